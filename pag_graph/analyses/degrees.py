@@ -158,12 +158,13 @@ class DegreeAnalysis(Analysis[DegreesParameters]):
             it the edges of these epochs are read once more.
         """
         del before
-        then, now = (_latest(delta.state, parameters, last) for last in (delta.before, delta.answered))
+        run = delta.state.whole
+        then, now = (_latest(run, parameters, last) for last in (delta.before, delta.answered))
         counted = warm.get("counts")
         if counted is None or delta.labelled:
             counted, then = DegreeCounts(), then[:0]
-        came = _sources(delta.state, np.setdiff1d(now, then))
-        gone = _sources(delta.state, np.setdiff1d(then, now))
+        came = _sources(run, np.setdiff1d(now, then))
+        gone = _sources(run, np.setdiff1d(then, now))
         counted.apply(came, gone)
         warm["counts"] = counted
         return counted.rows

@@ -18,12 +18,13 @@ from pag_graph.analyses.invariants import ANALYSIS, listed, progress_sends, viol
 from pag_graph.analyses.observations import KEY, SEEN
 from pag_graph.analyses.runner import with_epochs
 from pag_graph.analyses.view import View
+from pag_graph.model.live_tables import FROM
 
 if TYPE_CHECKING:
     from pag_graph.analyses.invariants import InvariantsParameters
     from pag_graph.graph.run import Run
 
-_OBSERVED, _SENT, _FROM = "observed", "sent", "from"
+_OBSERVED, _SENT = "observed", "sent"
 _EPOCHS = 20
 """Epochs as of which it can go on."""
 _SENDS = {"src": pl.Int64, "dst": pl.Int64, "src_epoch": pl.Int64, "start_ns": pl.Int64}
@@ -55,18 +56,19 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
     """
     until = run.until(last)
     known = rounds(until)
-    first = memory.filter(pl.col("part") == _FROM)["epoch"].to_list()
+    first = memory.filter(pl.col("part") == FROM)["epoch"].to_list()
     begins = known["epoch"].min() if known.height else None
     # The startup counts as a round only as long as it is alone.
-    alone = memory.filter(pl.col("part") == _FROM)["key"].to_list() == ["alone"]
-    newest = memory.filter(pl.col("part") == _FROM)["value"].to_list()
+    alone = memory.filter(pl.col("part") == FROM)["key"].to_list() == ["alone"]
+    newest = memory.filter(pl.col("part") == FROM)["value"].to_list()
     since = min(since, int(newest[0])) if newest else since
     if not first or alone or since < first[0] or begins is None:
         since, memory = -(2**63), pl.DataFrame(schema=_SCHEMA)
+        run, until, known = run.whole, run.whole.until(last), rounds(run.whole.until(last))
     past = memory.filter(pl.col("epoch") < since)
     observed, sent, later = _observed(past), _sent(past), progress_sends(run, since)
     if _mixed(sent, later):
-        return resume(run, last, parameters, since, pl.DataFrame(schema=_SCHEMA))
+        return resume(run.whole, last, parameters, since, pl.DataFrame(schema=_SCHEMA))
     windows = known.filter(pl.col("epoch") >= since)
     if not windows.height:
         return Resumed(since, ANALYSIS.schema.empty_table(), memory)
@@ -144,5 +146,5 @@ def _memory(
         value=pl.struct(*_SENDS).struct.json_encode(),
     )
     alone = "alone" if known["role"].to_list() == ["startup"] else "rounds"
-    begin = pl.DataFrame({"part": [_FROM], "epoch": [first], "key": [alone], "value": [str(last)]}, schema=_SCHEMA)
+    begin = pl.DataFrame({"part": [FROM], "epoch": [first], "key": [alone], "value": [str(last)]}, schema=_SCHEMA)
     return pl.concat([values, sent, begin]).select(*_SCHEMA)

@@ -24,7 +24,7 @@ from pag_graph.graph.difference import differs, rows_that_differ
 from pag_graph.graph.membership import labels, members
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -149,7 +149,7 @@ class Delta:
     """What a state of a store has that the one before it had not, and the other way round."""
 
     state: Run
-    """The state, as it is or is about to be committed."""
+    """The state, as it is or is about to be committed; with the epochs only that this difference can touch."""
     edges: pl.DataFrame
     """Where edges lie that came or went: ``epoch``, ``src_epoch``, ``start_ns`` and ``duration_ns``."""
     before: int
@@ -162,7 +162,9 @@ class Delta:
     """Epochs whose windows came or went."""
 
     @classmethod
-    def between(cls, kept: StoreInfo | None, state: Run, before: int, answered: int) -> Delta:
+    def between(
+        cls, kept: StoreInfo | None, state: Run, before: int, answered: int, remembered: Iterable[int] = ()
+    ) -> Delta:
         """Compare two states by their files; only those that one of them lacks are read.
 
         Parameters
@@ -173,18 +175,19 @@ class Delta:
             The state now.
         before, answered
             The last epochs that were and are answered.
+        remembered
+            Epochs as of which queries can go on; those from there on are in the state's run.
         """
         edges, epochs = (
             rows_that_differ(kept, state.info, table, columns) for table, columns in (("edges", _PLACE), _EPOCHS)
         )
-        return cls(
-            state=state,
-            edges=edges,
-            before=before,
-            answered=answered,
-            renamed=kept is not None and any(differs(kept, state.info, table) for table in _SMALL),
-            redrawn=frozenset(epochs["epoch"].to_list()),
-        )
+        renamed = kept is not None and any(differs(kept, state.info, table) for table in _SMALL)
+        redrawn = frozenset(epochs["epoch"].to_list())
+        if not renamed and before > NEVER:
+            starts = [edges["start_ns"], edges["start_ns"] + edges["duration_ns"]]
+            oldest = min(before + 1, answered, *remembered, *redrawn, *_least([edges["epoch"], edges["src_epoch"]]))
+            state = state.since(oldest, min(_least(starts), default=state.end_ns))
+        return cls(state=state, edges=edges, before=before, answered=answered, renamed=renamed, redrawn=redrawn)
 
     @classmethod
     def whole(cls, state: Run, answered: int) -> Delta:
@@ -195,6 +198,8 @@ class Delta:
     def epochs(self, since: int, last: int) -> list[int]:
         """Return the epochs of the state between two numbers, both included."""
         known = self.state.epochs["epoch"]
+        if not known.len() or since < known[0]:
+            known = self.state.whole.epochs["epoch"]
         return known.filter(known.is_between(since, last)).to_list()
 
     @cached_property
@@ -251,6 +256,11 @@ class Delta:
             sent = self.edges["src_epoch"].unique()
             return sorted({*self.labelled, *sent.filter(sent <= self.before).to_list()})
         return self.labelled if kind in {Standing.LABEL, Standing.LINEAR} else self.touched
+
+
+def _least(columns: Iterable[pl.Series]) -> list[int]:
+    """Return the least number of each column that has one."""
+    return [int(column.min()) for column in columns if column.len()]  # type: ignore[arg-type]
 
 
 def answers(run: Run, wanted: Mapping[Query, Collection[int]]) -> Iterator[tuple[Query, list[int], pl.DataFrame]]:

@@ -45,8 +45,9 @@ class SumAnalysis(TableAnalysis[P]):
         del warm
         if not delta.labelled:
             return self.added([before], delta.state, delta.state.windows(delta.new), parameters)
-        answered = delta.state.until(delta.answered).epochs["epoch"].to_list()
-        return self.added([], delta.state, delta.state.windows(answered), parameters)
+        whole = delta.state.whole
+        answered = whole.until(delta.answered).epochs["epoch"].to_list()
+        return self.added([], whole, whole.windows(answered), parameters)
 
     def added(
         self, before: Iterable[pl.DataFrame], run: Run, windows: list[Window], parameters: P | None = None

@@ -40,7 +40,7 @@ class Watch:
     kept: StoreInfo | None
     """The state before, which has the alerts so far."""
     events: list[dict[str, Any]] = field(default_factory=list)
-    """Rows of `ALERTS`, without their commit."""
+    """Rows of `ALERTS`, without their commit and coverage."""
 
     @classmethod
     def of(cls, rule: Rule, query: Query, run: Run, kept: StoreInfo | None, memory: pl.DataFrame) -> Watch:
@@ -142,7 +142,6 @@ class Watch:
         return bool(self.kept.scan("alerts", near).filter(pl.col("id") == id_).head(1).collect().height)
 
     def _event(self, event: AlertEvent, id_: str, subject: str, first: int, epoch: int, row: Mapping[str, Any]) -> None:
-        coverage = self.run.epochs.filter(pl.col("epoch") == epoch)["coverage"].to_list()
         self.events.append(
             {
                 "id": id_,
@@ -154,7 +153,6 @@ class Watch:
                 "first_epoch": first,
                 "epoch": epoch,
                 **{name: row.get(name) for name in _EVIDENCE},
-                "coverage": coverage[0] if coverage else None,
                 "row": row.get("_row"),
             }
         )

@@ -17,7 +17,7 @@ from pag_graph.engines.alerting import Watch
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.run import Run
-from pag_graph.model.live_tables import ALERTS, CHANGES, STANDING
+from pag_graph.model.live_tables import ALERTS, CHANGES, FROM, STANDING
 from pag_graph.motif.alerts import Rule
 from pag_graph.runtime import threads
 from pag_graph.store.contents import Live
@@ -137,7 +137,8 @@ class Standings:
             # Its query may have been there before it.
             commit.look_back(watch, before)
         if known:
-            commit.follow(Delta.between(kept, run, before, answered), known)
+            remembered = memory.filter(pl.col("part") == FROM)["epoch"].to_list()
+            commit.follow(Delta.between(kept, run, before, answered, remembered), known)
         commit.follow(Delta.whole(run, answered), added)
         queries = [query.id for query in (*known, *added)]
         content = {"queries": queries, "rules": [rule.entry for rule in (*rules, *new_rules)], "answered": answered}
@@ -269,12 +270,20 @@ class _Commit:
 
     def of_alerts(self) -> dict[str, list[PartFile]]:
         """Write the alerts, and what rules remember."""
-        commit = self.written.state.versions["epochs"]
+        state = self.written.state
         events = sorted((event for watch in self.watches for event in watch.events), key=itemgetter("epoch"))
-        alerts = [{**event, "commit": commit, "ordinal": place} for place, event in enumerate(events)]
+        coverage: dict[int, float] = {}
+        if events:
+            low, high = events[0]["epoch"], events[-1]["epoch"]
+            known = Run.of(state).between("epochs", low, high).select("epoch", "coverage").collect()
+            coverage = dict(known.iter_rows())
+        alerts = [
+            {**event, "coverage": coverage.get(event["epoch"]), "commit": state.versions["epochs"], "ordinal": place}
+            for place, event in enumerate(events)
+        ]
         of_rules = pa.Table.from_pylist([row for watch in self.watches for row in watch.memory()], STANDING)
         memory = pa.concat_tables([of_rules, *(rows.to_arrow().cast(STANDING) for rows in self.remembered)])
-        path = self.written.state.path
+        path = state.path
         parts = {
             "alerts": write_part(path, "alerts", pa.Table.from_pylist(alerts, ALERTS)),
             "standing": write_part(path, "standing", memory, provisional=True),

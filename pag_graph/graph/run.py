@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pag_graph.graph.snapshot import read_snapshot, read_snapshots
 from pag_graph.graph.window import STRETCH, Window, two_instants, whole_number
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.model.units import printable
+from pag_graph.store.delta import REMOVED, Removed
 from pag_graph.store.readers import open_held
 from pag_graph.store.traffic import TRAFFIC
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 FEWEST = 100_000
 """Edges for which another task is worth its start."""
+_LAST = 2**63 - 1
+"""No epoch comes after it."""
 _MOST_WINDOWS = 100_000
 """Windows of a series: each costs a look at the edges of all."""
 
@@ -58,10 +62,54 @@ class Run:
 
     def until(self, last: int) -> Run:
         """Return the same run with the windows of the epochs up to one, and no later ones; its edges are all there."""
-        run = Run.of(self.info, self._hold)
-        run._scans = self._scans  # noqa: SLF001  (its own)
+        run = self._of_same(self.info)
         run.epochs = self.epochs.filter(pl.col("epoch") <= last)
         return run
+
+    def since(self, epoch: int, instant_ns: int) -> Run:
+        """Return the same run as if what came before were removed, but for its edges, which are all there.
+
+        Parameters
+        ----------
+        epoch
+            Epochs from here on are there.
+        instant_ns
+            So are those whose windows end at or after this instant, from the run's origin.
+
+        Returns
+        -------
+        Run
+            With these epochs, and with the earlier ones of which something happens in their windows. Only the files of
+            `epochs` that can hold them are read, however many there are before.
+        """
+        ends = self._epochs_where("end_ns", instant_ns)
+        wanted = pl.concat([self._epochs_where("epoch", epoch), ends])
+        if not wanted.height:
+            return self
+        # Their windows also show events of epochs that have ended before.
+        events = self._epochs_where("exit_ns", int(wanted["start_ns"].min()))  # type: ignore[arg-type]
+        first = pl.concat([wanted, events]).sort("epoch").row(0, named=True)
+        if first["start_ns"] <= self.begin_ns:
+            return self
+        removed = Removed(epochs=0, last_epoch=first["epoch"] - 1, end_ns=first["start_ns"])
+        run = self._of_same(replace(self.info, run={**self.info.run, REMOVED: removed._asdict()}))
+        run.whole = self.whole
+        return run
+
+    @cached_property
+    def whole(self) -> Run:
+        """The run with all its epochs."""
+        return self
+
+    def _of_same(self, info: StoreInfo) -> Run:
+        run = Run.of(info, self._hold)
+        run._scans = self._scans  # noqa: SLF001  (its own)
+        return run
+
+    def _epochs_where(self, column: str, least: int) -> pl.DataFrame:
+        """Return number and start of the epochs in which a column is not less than something."""
+        rows = self.scan("epochs", pl.col(f"max_{column}") >= least).filter(pl.col(column) >= least)
+        return rows.select("epoch", "start_ns").collect()
 
     @property
     def rules(self) -> RuleSet:
@@ -124,7 +172,9 @@ class Run:
     @cached_property
     def epochs(self) -> pl.DataFrame:
         """Rows of `PAG_EPOCHS`, in time order."""
-        return self.scan("epochs").sort("epoch").collect()
+        gone = self.info.removed
+        rows = self.scan("epochs") if gone is None else self.between("epochs", gone.last_epoch + 1, _LAST)
+        return rows.sort("epoch").collect()
 
     @cached_property
     def operators(self) -> pl.DataFrame:
@@ -308,7 +358,9 @@ class Run:
 
     @cached_property
     def _one_round(self) -> bool:
-        return not (self.epochs["role"] == str(EpochRole.ROUND)).any()
+        if (self.epochs["role"] == str(EpochRole.ROUND)).any():
+            return False
+        return self.whole is self or self.whole._one_round  # noqa: SLF001  (its own)
 
     def slowest(self) -> Window:
         """Return the longest round (ties: the first); startup or shutdown only where the run has no round."""

@@ -58,6 +58,9 @@ STANDING = pa.schema(
 )
 """One row per value from which standing queries and rules go on; every commit replaces them."""
 
+FROM = "from"
+"""Part of a query's state: its row has the first epoch as of which the query can go on."""
+
 LIVE_TABLES: dict[str, pa.Schema] = {"changes": CHANGES, "alerts": ALERTS, "standing": STANDING}
 """In the order in which they are committed, before `epochs`."""
 
