@@ -231,20 +231,33 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
     low, high = int(requests.begins[number]), int(requests.begins[number + 1])
     path, table, under_way = requests.path, requests.table, requests.under_way
     start = int(requests.spans.start[root])
-    parts: list[dict[str, Any]] = []
-    for place in range(high - 1, low - 1, -1):
-        span = int(path.span[place])
-        owner = int(requests.spans.parent[span]) if under_way[place] else span
-        parts.append(
-            {
-                "start_ns": int(path.begin[place]) - start,
-                "duration_ns": int(path.end[place] - path.begin[place]),
-                "operation": table.operations[int(requests.operation[owner])].label,
-                "kind": "network" if under_way[place] else "own",
-                "span": str(table.spans["id"][int(requests.row[owner])]),
-                "certain": bool(requests.certain[span]),
-            }
-        )
+    # The kernel lists a path from its end.
+    section_rows = slice(low, high)
+    span = path.span[section_rows][::-1]
+    on_the_way = under_way[section_rows][::-1]
+    owner = np.where(on_the_way, requests.spans.parent[span], span)
+    begin, end = path.begin[section_rows][::-1], path.end[section_rows][::-1]
+    labels = {code: table.operations[code].label for code in np.unique(requests.operation[owner]).tolist()}
+    columns = zip(
+        (begin - start).tolist(),
+        (end - begin).tolist(),
+        requests.operation[owner].tolist(),
+        on_the_way.tolist(),
+        table.spans["id"].gather(requests.row[owner]).to_list(),
+        requests.certain[span].tolist(),
+        strict=True,
+    )
+    parts = [
+        {
+            "start_ns": offset,
+            "duration_ns": duration,
+            "operation": labels[operation],
+            "kind": "network" if moving else "own",
+            "span": span_id,
+            "certain": bool(certain),
+        }
+        for offset, duration, operation, moving, span_id, certain in columns
+    ]
     latency = int(requests.latency[number])
     certain = sum(part["duration_ns"] for part in parts if part["certain"])
     return {
