@@ -17,7 +17,7 @@ from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.runtime.threads import each
 from pag_graph.store.contents import SLICED
 from pag_graph.store.findings import no_findings
-from pag_graph.store.parts import PartFile, discard, write_part
+from pag_graph.store.parts import PartFile, as_provisional, discard, write_part
 from pag_graph.store.state_files import read_sends, write_sends
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class Sink(Protocol):
 
     def discard(self, parts: Mapping[str, Sequence[PartFile]]) -> None:
         """Take back what was written."""
+        ...
+
+    def reopen(self, parts: Mapping[str, Sequence[PartFile]]) -> dict[str, list[PartFile]]:
+        """Make what was written provisional after all; return its files."""
         ...
 
     def write_sends(self, sends: pa.Table) -> str:
@@ -115,6 +119,10 @@ class StoreSink:
         """Delete files."""
         for name, files in parts.items():
             discard(self.store, name, files)
+
+    def reopen(self, parts: Mapping[str, Sequence[PartFile]]) -> dict[str, list[PartFile]]:
+        """Rename files (`Sink.reopen`)."""
+        return {name: [as_provisional(self.store, name, part) for part in files] for name, files in parts.items()}
 
 
 class Counts(NamedTuple):

@@ -289,6 +289,10 @@ def finished(
         return folded._replace(decided=[*decided, *folded.decided])
     whole.state.sends = unread_sends(staging)
     undecided = [replace(part, lost=without_send(plan, lost.filter(pl.col("slice") >= last))) for part in behind]
+    if plan.tail and not resumable:
+        # The next append makes all of it anew.
+        undecided = [replace(part, parts=sink.reopen(part.parts)) for part in (*decided, *undecided)]
+        decided = []
     state = frontier if resumable else RunState()
     return Folded(decided, undecided, state, list(scans[-1:]), whole, resumable=resumable)
 

@@ -156,7 +156,22 @@ def bounds(table: str, statistics: str) -> tuple[int | None, ...]:
 
 
 def as_provisional(store: Path, table: str, part: PartFile) -> PartFile:
-    """Turn a file that `write_part` wrote for good into one with rows of epochs that are still open."""
+    """Turn a file that `write_part` wrote for good into one with rows of epochs that are still open.
+
+    Parameters
+    ----------
+    store, table
+        As for `write_part`.
+    part
+        A file that nobody has committed.
+
+    Returns
+    -------
+    PartFile
+        `part` itself if it is provisional already.
+    """
+    if part.provisional:
+        return part
     path = f"{PROVISIONAL}{part.path.removeprefix(_FINAL)}"
     (store / table / part.path).rename(store / table / path)
     return replace(part, path=path)

@@ -127,6 +127,20 @@ def test_portions_of_stated_logs_do(
     grows(parts, tmp_path_factory.mktemp("stated"), slice_events, expected=None, tasks=tasks)
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_files_of_a_build_that_no_append_can_go_on_from_are_provisional(tmp_path: Path, tasks: int) -> None:
+    log = replace(random_stated(1_000_000_001, causal=True), complete=True)
+    shares = [[30, 75], [16, 69], [47, 77]]
+    parts = [
+        until(log, [len(rows) * share[step] // 100 for rows, share in zip(log.events, shares, strict=True)])
+        for step in range(2)
+    ]
+    info = build(parts[0].write(tmp_path / "part"), tmp_path / "store", engine=Apart(tasks), slice_events=1).store
+    assert info.state is None
+    assert decided_files(tmp_path / "store") == {name: set() for name in GROWING}
+    grows([*parts, log], tmp_path / "grown", 1, expected=None, tasks=tasks)
+
+
 @APPENDS
 @given(seed=st.integers(0, 2**32), data=st.data(), slice_events=slice_sizes())
 def test_portions_of_logs_that_say_nothing_of_idleness_do(
