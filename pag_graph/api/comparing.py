@@ -77,7 +77,7 @@ def advise_evaluate(
     pairs
         Addresses of operators before and after, ``0.4=0.5``, where names do not tell which is which.
     single, paper
-        Whether to decide on fewer runs than three a side, and by one number.
+        Whether to decide on fewer runs than four a side, and by one number.
     alpha
         Share of the candidates that did not help above which nothing more is proposed; as in the file where absent.
 

@@ -15,7 +15,7 @@ def advise_evaluate(
         list[Path], typer.Argument(metavar="BEFORE...", help="Stores of runs without the ports.", show_default=False)
     ],
     after: Annotated[
-        list[Path], typer.Option("--after", metavar="STORE", help="A run with the ports; three or more of them.")
+        list[Path], typer.Option("--after", metavar="STORE", help="A run with the ports; four or more of them.")
     ],
     state: Annotated[
         Path, typer.Option(metavar="FILE.json", help="What is known of the program's ports; made if it is not there.")
@@ -28,7 +28,7 @@ def advise_evaluate(
         list[str] | None,
         typer.Option("--map", metavar="BEFORE=AFTER", help="Addresses of one operator, where its name does not tell."),
     ] = None,
-    single: Annotated[bool, typer.Option("--single", help="Decide on fewer than three runs a side.")] = False,
+    single: Annotated[bool, typer.Option("--single", help="Decide on fewer than four runs a side.")] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="Compare one number, and revert what is not faster, as the paper does.")
     ] = False,
@@ -42,7 +42,7 @@ def advise_evaluate(
 
     The state is replaced as a whole: whoever is killed leaves the old one or the new one.
 
-    Example: pag advise-evaluate b1.pag b2.pag b3.pag --after a1.pag --after a2.pag --after a3.pag --state advice.json
+    Example: pag advise-evaluate b*.pag --after a1.pag --after a2.pag --after a3.pag --after a4.pag --state advice.json
     """
     from pag_graph import api
 

@@ -524,7 +524,7 @@ ADVICE_TRIALS = pa.schema(
         _column("after_per_s", _F64, "the same after"),
         _column("ratio_low", _F64, "slowest run after over fastest before"),
         _column("ratio_high", _F64, "fastest run after over slowest before"),
-        _column("decision", _STR, "keep, revert or undecided"),
+        _column("decision", _STR, "keep, revert or undecided: the interval holds 1, or there are too few runs"),
         _column("blacklisted", pa.bool_(), "whether the port is not proposed again"),
     ]
 )

@@ -53,6 +53,7 @@ MODULES = {
         "due_times",
         "evidence",
         "observations",
+        "repetitions",
         "scaling",
         "statements",
         "standing",

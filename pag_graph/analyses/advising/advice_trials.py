@@ -9,7 +9,7 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow as pa
 from pag_graph.analyses.advising.advice_state import AdviceState, Blacklisted, PortName, port_names
 from pag_graph.analyses.advising.pipelines import dataflow
 from pag_graph.analyses.advising.ports import read_ports, read_traffic
+from pag_graph.analyses.repetitions import ENOUGH, Ratio, compared, enough
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole, EventKind
 from pag_graph.model.tables import ADVICE_TRIALS
@@ -26,19 +27,8 @@ if TYPE_CHECKING:
 
     from pag_graph.graph.run import Run
 
-FEWEST = 3
-"""Runs on each side without which nothing is decided."""
-
 Decision = Literal["keep", "revert", "undecided"]
-_EXAMPLE = "pag advise-evaluate b1.pag b2.pag b3.pag --after a1.pag --after a2.pag --after a3.pag --state advice.json"
-
-
-class Ratio(NamedTuple):
-    """How many times as fast runs are after as before."""
-
-    low: float
-    high: float
-    median: float
+_EXAMPLE = "pag advise-evaluate b*.pag --after a1.pag --after a2.pag --after a3.pag --after a4.pag --state advice.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +45,9 @@ class Evaluation:
         said = Counter(self.table["decision"].to_pylist())
         lines = [", ".join(f"{count} x {decision}" for decision, count in sorted(said.items()))]
         if "undecided" in said:
-            lines.append("Undecided: the intervals of runs before and after overlap, or they are fewer than three.")
+            lines.append(
+                f"Undecided: the intervals of runs before and after overlap, or they are fewer than {ENOUGH} a side."
+            )
         if self.state.halt is not None:
             lines.append(
                 f"Halt: {self.state.blacklisted_share:.0%} of the ports that ever were candidates did not help"
@@ -88,7 +80,7 @@ def advise_evaluate(
     Parameters
     ----------
     before, after
-        Runs of one program on the same input; three or more on each side.
+        Runs of one program on the same input; four or more on each side.
     state
         What is known of the program's ports.
     ports
@@ -96,7 +88,7 @@ def advise_evaluate(
     pairs
         Addresses of operators before, and of the same operators after, where names do not tell.
     single
-        Whether to decide on fewer runs.
+        Whether to decide on so few runs that one program's would differ so by chance.
     paper
         Whether to compare one number, and keep only what is faster, as the paper does.
 
@@ -169,13 +161,6 @@ def address_pairs(texts: Iterable[str]) -> dict[str, str]:
     return pairs
 
 
-def compared(before: Sequence[float], after: Sequence[float]) -> Ratio:
-    """Return how many times as fast it became, from rates of runs on both sides."""
-    return Ratio(
-        min(after) / max(before), max(after) / min(before), statistics.median(after) / statistics.median(before)
-    )
-
-
 def decided(ratio: Ratio, runs_before: int, runs_after: int, *, single: bool, paper: bool) -> Decision:
     """Return what to do with a port.
 
@@ -186,13 +171,14 @@ def decided(ratio: Ratio, runs_before: int, runs_after: int, *, single: bool, pa
     runs_before, runs_after
         Of how many runs.
     single
-        Whether fewer than three on a side are enough.
+        Whether they are enough though runs of one program would differ so by chance more often than
+        `pag_graph.analyses.repetitions.MOST_BY_CHANCE`.
     paper
         Whether one number decides, and what is not faster is reverted.
     """
     if paper:
         return "keep" if ratio.median > 1 else "revert"
-    if min(runs_before, runs_after) < FEWEST and not single:
+    if not single and not enough(runs_before, runs_after):
         return "undecided"
     if ratio.low > 1:
         return "keep"

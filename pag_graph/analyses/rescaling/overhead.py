@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.analyses.definition import Report
+from pag_graph.analyses.repetitions import ENOUGH, compared, enough
 from pag_graph.analyses.rescaling.data import records_of
 from pag_graph.analyses.view import View
 from pag_graph.errors import InvalidParameterError
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from pag_graph.graph.run import Run
 
-_LEAST = 3
-"""Runs a side below which nothing is decided."""
 _ROUND = "round"
 
 
@@ -46,8 +45,9 @@ class Overhead(Report):
         row = self.table.to_pylist()[0]
         text = f"{self.runs[0]} and {self.runs[1]} runs, {self.rounds} rounds that all have:"
         text += f" a round takes {row['ratio_low']:.3f} to {row['ratio_high']:.3f} times as long ({row['decision']})."
-        few = min(self.runs) < _LEAST
-        return f"{text}\nFewer than three runs a side: nothing is decided." if few else text
+        if not enough(*self.runs):
+            text += f"\nFewer than {ENOUGH} runs a side, so one program would differ from itself: nothing is decided."
+        return text
 
 
 def overhead(base: Sequence[Run], fork: Sequence[Run]) -> Overhead:
@@ -83,8 +83,8 @@ def overhead(base: Sequence[Run], fork: Sequence[Run]) -> Overhead:
         message = f"No round is in all of these runs, beside the first {WARM_UP_ROUNDS} of each."
         raise InvalidParameterError(message, "Compare runs of one program on the same input.")
     measured = [[_measures(run, common) for run in side] for side in (base, fork)]
-    names = [name for name in measured[0][0] if all(name in one for side in measured for one in side)]
-    rows = [_row(name, *([one[name] for one in side] for side in measured)) for name in names]
+    names = [name for name in measured[0][0] if all(name in measures for side in measured for measures in side)]
+    rows = [_row(name, *([measures[name] for measures in side] for side in measured)) for name in names]
     return Overhead(table=pa.Table.from_pylist(rows, RESCALE_OVERHEAD), runs=(len(base), len(fork)), rounds=len(common))
 
 
@@ -96,29 +96,32 @@ def _rounds(run: Run) -> list[int]:
 def _measures(run: Run, common: Sequence[int]) -> dict[str, float]:
     """Return the median of a run's rounds, and its time per record by type of work, where records are known."""
     windows = run.windows(common)
-    found = {_ROUND: float(np.median([window.span_ns for window in windows]))}
+    # A round that no clock could measure took less than a nanosecond: ratios need something above zero.
+    measures = {_ROUND: max(1.0, float(np.median([window.span_ns for window in windows])))}
     counts = records_of(run, common)
     records = 0 if None in counts else sum(count or 0 for count in counts)
     if not records:
-        return found
+        return measures
     spent: dict[str, int] = {}
     for stretch in run.stretches(windows):
         view = View(run=run, windows=stretch)
         sums = view.collect(view.local.select("type", "inside_ns")).group_by("type").agg(pl.col("inside_ns").sum())
         for kind, ns in sums.iter_rows():
             spent[str(kind)] = spent.get(str(kind), 0) + ns
-    return found | {f"{kind} per record": spent[kind] / records for kind in map(str, COUNTED_TYPES) if spent.get(kind)}
+    return measures | {
+        f"{kind} per record": spent[kind] / records for kind in map(str, COUNTED_TYPES) if spent.get(kind)
+    }
 
 
 def _row(name: str, base: Sequence[float], fork: Sequence[float]) -> dict[str, Any]:
-    low, high = min(fork) / (max(base) or 1.0), max(fork) / (min(base) or 1.0)
-    decided = min(len(base), len(fork)) >= _LEAST
-    decision = "slower" if decided and low > 1 else "faster" if decided and high < 1 else "undecided"
+    ratio = compared(base, fork)
+    decided = enough(len(base), len(fork))
+    decision = "slower" if decided and ratio.low > 1 else "faster" if decided and ratio.high < 1 else "undecided"
     return {
         "what": name,
         "base": float(np.median(base)),
         "fork": float(np.median(fork)),
-        "ratio_low": low,
-        "ratio_high": high,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
         "decision": decision,
     }

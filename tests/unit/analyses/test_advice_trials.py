@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ import pytest
 
 from pag_graph import api
 from pag_graph.analyses.advising.advice_state import AdviceState, Blacklisted, PortName, port_names, read_state
-from pag_graph.analyses.advising.advice_trials import compared, decided
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.in_place import write_whole
@@ -22,6 +20,15 @@ from tests.support.named_operators import built
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+TIMES = {
+    "before": (100, 102, 104, 103),
+    "faster": (60, 62, 64, 63),
+    "slower": (140, 142, 144, 143),
+    "alike": (101, 103, 105, 104),
+}
+"""How long a round takes in each run, by the kind of run."""
 
 
 def log(batch_ns: int, *, moved: bool) -> tuple[str, ...]:
@@ -44,10 +51,9 @@ def store(place: Path, name: str, batch_ns: int, *, moved: bool) -> Path:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     place = tmp_path_factory.mktemp("trials")
-    times = {"before": (100, 102, 104), "faster": (60, 62, 64), "slower": (140, 142, 144), "alike": (101, 103, 105)}
     return {
         kind: [store(place, f"{kind}-{time}", time, moved=kind != "before") for time in several]
-        for kind, several in times.items()
+        for kind, several in TIMES.items()
     }
 
 
@@ -71,7 +77,7 @@ def test_a_port_is_kept_if_all_runs_after_are_faster(
 
 
 def row_times(kind: str) -> tuple[int, ...]:
-    return {"faster": (60, 62, 64), "slower": (140, 142, 144), "alike": (101, 103, 105)}[kind]
+    return TIMES[kind]
 
 
 def test_what_was_reverted_is_not_proposed_again(runs: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -111,21 +117,12 @@ def test_the_same_runs_are_one_trial(runs: dict[str, list[Path]], tmp_path: Path
     assert (again.state, file.read_text()) == (first.state, text)
 
 
-def test_two_runs_a_side_decide_nothing_unless_asked(runs: dict[str, list[Path]], tmp_path: Path) -> None:
-    sides = runs["before"][:2], runs["slower"][:2]
+@pytest.mark.parametrize("few", [2, 3])
+def test_few_runs_a_side_decide_nothing_unless_asked(runs: dict[str, list[Path]], tmp_path: Path, few: int) -> None:
+    sides = runs["before"][:few], runs["slower"][:few]
     for more, decision in (({}, "undecided"), ({"single": True}, "revert"), ({"paper": True}, "revert")):
         [row] = api.advise_evaluate(*sides, tmp_path / "state.json", **more).table.to_pylist()  # type: ignore[arg-type]
         assert row["decision"] == decision
-
-
-def test_runs_that_differ_by_chance_are_seldom_decided() -> None:
-    # Ten comparisons of five runs with five of the same program, with noise of a tenth: by chance 2 in 252 are decided.
-    chance = random.Random(3)
-    found = [
-        decided(compared(*sides), 5, 5, single=False, paper=False)
-        for sides in ([[chance.gauss(100, 10) for _ in range(5)] for _ in range(2)] for _ in range(10))
-    ]
-    assert sum(decision != "undecided" for decision in found) <= 1
 
 
 @pytest.mark.parametrize(
