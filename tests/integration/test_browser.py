@@ -80,6 +80,12 @@ def log_in(page: Chromium, server_of: ServerStatus) -> None:
             time.sleep(0.2)
 
 
+def opened(page: Chromium) -> None:
+    """Wait until what Browser does by itself after the login is done: it opens the guide, and sets the colours."""
+    page.until("document.body.innerText.includes('Choose a run and an epoch')", "guide")
+    page.until("document.body.innerText.includes('style.grass')", "style")
+
+
 def run(page: Chromium, text: str) -> None:
     """Type something into the editor and run it; wait until its frame is the first."""
     page.until(f"{EDITOR} !== null", "editor")
@@ -115,9 +121,7 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     page.call("Page.navigate", url=f"{loaded.http_uri}/browser/")
     log_in(page, loaded)
 
-    # The guide opens by itself after the login, and the colours are set.
-    page.until("document.body.innerText.includes('Choose a run and an epoch')", "guide")
-    page.until("document.body.innerText.includes('style.grass')", "style")
+    opened(page)
     # A click on its first box puts it into the editor; that sets the parameters of all queries.
     page.evaluate("document.querySelector('pre.runnable').click()")
     page.until("document.querySelector('[data-testid=activeEditor]').innerText.includes('latest')", "command")
@@ -198,7 +202,7 @@ def test_a_link_of_the_workbench_brings_query_and_parameters(
     assert shown.startswith(f'MATCH (window:Epoch {{run: "{skewed.info.run["run_id"]}", epoch: 4, published: true}})')
     assert "$" not in shown
     log_in(page, loaded)
-    page.until("document.body.innerText.includes('Choose a run and an epoch')", "guide")
+    opened(page)
     run_editor(page)
     page.until(f"{FRAME}.innerText.includes('duration_ns')", "table")
     steps = api.open(skewed.info.path).critical_path(epoch=4).table.num_rows
