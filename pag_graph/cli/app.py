@@ -37,6 +37,7 @@ from pag_graph.cli.check import check
 from pag_graph.cli.export import export
 from pag_graph.cli.follow import follow
 from pag_graph.cli.latency import latency, load_curve
+from pag_graph.cli.mcp import mcp
 from pag_graph.cli.motif import k_hop_paths, motif
 from pag_graph.cli.ongoing import ongoing
 from pag_graph.cli.output import (
@@ -261,6 +262,7 @@ app.command()(ongoing)
 app.command()(changes)
 app.command()(alerts)
 app.command()(serve)
+app.command()(mcp)
 app.command()(page)
 
 

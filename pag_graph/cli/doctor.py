@@ -86,6 +86,7 @@ _PACKAGES = (
     ("networkx", "graph", "exports to networkx"),
     ("starlette", "serve", "pag serve"),
     ("anywidget", "notebook", "Pag.view() in notebooks"),
+    ("mcp", "mcp", "pag mcp"),
 )
 
 

@@ -137,6 +137,7 @@ NOT_HERE = (
     NotHere("docs/scaling.md", "pag build w1.trace", "builds what is not recorded"),
     NotHere("docs/spark-cores.md", "python -m bench", "measures for hours"),
     NotHere("docs/spark-truth.md", "python -m bench", "runs Spark for an hour"),
+    NotHere("docs/spark.md", "pag mcp", "serves until its input ends; test_spark_assistant.py does"),
     NotHere("docs/workbench.md", "pip install", "installs; test_spark_submit.py runs an installed wheel"),
     NotHere("docs/workbench.md", "pag serve", "serves until somebody ends it; test_workbench.py does"),
     NotHere("docs/spark-cores.md", "python bench/", "measures for hours"),
