@@ -10,6 +10,7 @@ import polars as pl
 
 from pag_graph.diagnosis.spark.cores import most_cores, with_cores
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.diagnosis.spark.loss_reasons import loss_of, most_common_loss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +84,8 @@ def _executors(look: Look, lost: _Lost, gone: list[dict[str, Any]]) -> Cause:
     saved = look.saved(skip=skip, cores=with_cores(look.schedule, max(1, most_cores(look.cores))))
     wasted = int(look.tasks.filter(pl.col("number").is_in([*lost.with_executor, *lost.outputs]))["held"].sum())
     names = ", ".join(row["executor"] for row in gone[:5]) + (", ..." if len(gone) > 5 else "")  # noqa: PLR2004
-    reason = gone[0]["reason"]
+    loss = most_common_loss([row["reason"] for row in gone])
+    reason = next((row["reason"] for row in gone if loss_of(row["reason"]) is loss), None)
     text = (
         f"Executor{_s(gone)} {names} went while jobs ran ({reason or 'no reason given'}): {len(lost.with_executor)}"
         f" running tasks and the output of {len(lost.outputs)} others were lost, {len(lost.retried)} tasks ran in"
@@ -92,12 +94,14 @@ def _executors(look: Look, lost: _Lost, gone: list[dict[str, Any]]) -> Cause:
     signal = {
         "executors": [row["executor"] for row in gone],
         "reason": reason,
+        "loss": loss.name,
         "lost_tasks": len(lost.with_executor),
         "lost_outputs": len(lost.outputs),
         "repeated_tasks": len(lost.retried),
         "wasted_ns": wasted,
     }
-    return look.cause("lost_executor", max(saved, 0), text, signal=signal)
+    told = {"signal": signal, "change": loss.advice, "traps": (loss.trap,) if loss.trap else ()}
+    return look.cause("lost_executor", max(saved, 0), text, **told)
 
 
 def _stages(look: Look, lost: _Lost) -> Cause | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pag_graph.diagnosis.spark.changes import Change, bytes_of, of_program, of_setting
 from pag_graph.diagnosis.spark.cores import most_cores
+from pag_graph.diagnosis.spark.loss_reasons import proposed_for
 from pag_graph.sources.spark.settings import setting
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ def _more_memory(look: Look, cause: Cause) -> tuple[Change, ...]:
     return tuple(told)
 
 
+def _after_loss(look: Look, cause: Cause) -> tuple[Change, ...]:
+    """Propose more memory where executors went for want of it."""
+    return proposed_for(look.schedule.log, str(cause.signal["loss"]))
+
+
 def _adaptive_joins(look: Look, cause: Cause) -> tuple[Change, ...]:
     """Propose adaptive joins where a join is skewed and they are off: they split nothing else."""
     if cause.stage is None or not any("Join" in node for node in look.nodes.get(cause.stage, ())):
@@ -134,6 +140,7 @@ _BY_CAUSE: dict[str, Callable[[Look, Cause], tuple[Change, ...]]] = {
     "gc": _more_memory,
     "huge_partitions": _spilled,
     "key_skew": _adaptive_joins,
+    "lost_executor": _after_loss,
     "slow_node": _speculate,
     "speculation": _speculate_sooner,
     "spill": _spilled,

@@ -27,6 +27,8 @@ SETTINGS: dict[str, tuple[tuple[tuple[int, int], str], ...]] = {
     "spark.dynamicAllocation.minExecutors": (((0, 0), "0"),),
     "spark.executor.cores": (),
     "spark.executor.memory": (((0, 0), "1g"),),
+    "spark.executor.memoryOverhead": (),
+    "spark.executor.memoryOverheadFactor": (((3, 3), "0.1"),),
     "spark.locality.wait": (((0, 0), "3s"),),
     "spark.master": (),
     "spark.memory.fraction": (((1, 6), "0.6"),),

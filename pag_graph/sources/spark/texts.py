@@ -51,7 +51,7 @@ _REASONS = frozenset(
     }
 )
 _PHRASES = re.compile(
-    r"command exited with code -?\d{1,4}|exit(?:ed with)? (?:status|code):? -?\d{1,4}|killed by driver|"
+    r"command exited with code -?\d{1,4}|exit(?:ed with)? (?:status|code):?(?: is)? -?\d{1,4}|killed by driver|"
     r"killed by external signal|exceed\w* (?:physical |virtual )?memory limits|out ?of ?memory|oom[ -]?kill\w*|"
     r"heartbeat timed out after \d{1,12} ms|remote rpc client disassociated|(?:worker|slave|executor process) lost|"
     r"(?:another|other) attempt succeeded|stage (?:was )?cancelled|preempted|evicted|idle|decommission(?:ed|ing)?|"
