@@ -11,8 +11,8 @@ from pag_graph.analyses.definition import Standing
 from pag_graph.analyses.standing import Query, decoded
 from pag_graph.engines.standing import Standings, refuse_sums
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.live_tables import ALERTS
-from pag_graph.motif.alerts import read_rules
+from pag_graph.model.live_tables import ALERTS, HELD
+from pag_graph.motif.alerts import FRONTIER, read_rules
 from pag_graph.store.readers import open_held
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def standings(
             refuse_sums(query)
         _ = query.standing
     for rule in rules:
+        if rule.query == FRONTIER:
+            rule.condition(HELD)
+            continue
         of_rule = Query.parse(rule.query)
         if of_rule.standing is Standing.LINEAR:
             message = f"The alert rule {rule.name!r} watches {rule.query}, which is of no epoch."

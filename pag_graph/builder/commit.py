@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from pag_graph.store.retention import Removal
     from pag_graph.store.trace import Trace
 
+    Held = Mapping[str, Any] | None
+    """A row of `pag_graph.model.live_tables.HELD`; None where that is not asked."""
+
 
 class Derive(Protocol):
     """Makes what is committed beside a graph, out of the graph."""
 
     def __call__(
-        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False
+        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
     ) -> Live | None:
         """Look at a state before it is committed.
 
@@ -55,6 +58,8 @@ class Derive(Protocol):
             The last epoch whose answers hold, or -1.
         only_new
             Whether the graph is that of `kept`, so that only what was not asked before is to be answered.
+        held
+            What holds the frontier now, a row of `HELD`; absent where that is not asked.
 
         Returns
         -------
@@ -63,7 +68,9 @@ class Derive(Protocol):
         """
 
 
-def nothing_more(state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False) -> Live | None:
+def nothing_more(
+    state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
+) -> Live | None:
     """Derive nothing from a state that is to be committed.
 
     Raises
@@ -71,7 +78,7 @@ def nothing_more(state: StoreInfo, kept: StoreInfo | None, answered: int, *, onl
     UnsupportedPlanError
         If there are standing queries, which would fall behind.
     """
-    del state, answered
+    del state, answered, held
     if kept is not None and kept.live is not None and not only_new:
         message = f"{kept.path} has standing queries, which this way of appending would leave behind."
         raise UnsupportedPlanError(message, "Append with `pag_graph.build`, or build with `--replace`.")
@@ -177,7 +184,7 @@ def commit_finished(
     return commit(target, parts, **same, state=state, live=live, swaps=swaps, source=source), {**parts, **beside}
 
 
-def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
+def commit_derived(kept: StoreInfo, derive: Derive, held: Held = None) -> StoreInfo | None:
     """Commit a state once more, with what is derived from it; None where that is nothing new.
 
     Parameters
@@ -186,6 +193,8 @@ def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
         The latest state of a store.
     derive
         As for `build`.
+    held
+        What holds the frontier now, a row of `HELD`, if that is asked.
 
     Returns
     -------
@@ -194,7 +203,7 @@ def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
     """
     provisional, same = _provisional(kept, GROWING), _again(kept)
     done = _last_of(kept) if kept.live is None else int(kept.live["answered"])
-    live = derive(staged(kept.path, provisional, **same), kept, done, only_new=True)
+    live = derive(staged(kept.path, provisional, **same), kept, done, only_new=True, held=held)
     return None if live is None else commit(kept.path, provisional, **same, state=kept.state, live=live)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run
-from pag_graph.builder.commit import commit_finished, commit_removal, last_to_answer, nothing_more
+from pag_graph.builder.commit import commit_derived, commit_finished, commit_removal, last_to_answer, nothing_more
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
@@ -34,7 +34,6 @@ from pag_graph.store.retention import removal
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from typing import Any
 
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.fold import Folded
@@ -288,6 +287,32 @@ class Follower:
         gone = removal(self._kept, first)
         info = commit_removal(self._kept, gone)
         self._compaction.committed(info, {}, gone.swaps, anew=False)
+        self._kept, self._previous, self._run = info, info, info.run
+        return info
+
+    def hold(self, held: Mapping[str, Any]) -> StoreInfo | None:
+        """Let rules look at what holds the frontier, with a commit of its own if that is news.
+
+        Parameters
+        ----------
+        held
+            A row of `HELD`.
+
+        Returns
+        -------
+        StoreInfo or None
+            The new state of the store; None where there is nothing to say, or nothing was committed before.
+
+        Raises
+        ------
+        StoreConflictError
+            If somebody else committed in between.
+        StoreError
+            If the file system refuses; nothing is visible then.
+        """
+        if self._kept is None or (info := commit_derived(self._kept, self._derive, held)) is None:
+            return None
+        self._compaction.committed(info, {}, {}, anew=False)
         self._kept, self._previous, self._run = info, info, info.run
         return info
 

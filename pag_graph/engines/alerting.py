@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.standing import decoded
+from pag_graph.analyses.standing import ANSWERS, decoded
 from pag_graph.model.enums import AlertEvent
+from pag_graph.model.live_tables import HELD
+from pag_graph.motif.alerts import FRONTIER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
 
     from pag_graph.analyses.standing import Query
     from pag_graph.graph.run import Run
@@ -31,7 +36,8 @@ class Watch:
     """
 
     rule: Rule
-    query: Query
+    query: Query | None
+    """None of a rule about the frontier."""
     run: Run
     recent: deque[tuple[int, frozenset[str]]]
     """Per epoch of the last ones answered: subjects that matched."""
@@ -43,7 +49,7 @@ class Watch:
     """Rows of `ALERTS`, without their commit and coverage."""
 
     @classmethod
-    def of(cls, rule: Rule, query: Query, run: Run, kept: StoreInfo | None, memory: pl.DataFrame) -> Watch:
+    def of(cls, rule: Rule, query: Query | None, run: Run, kept: StoreInfo | None, memory: pl.DataFrame) -> Watch:
         """Go on from what was remembered (rows of `STANDING`).
 
         Raises
@@ -51,7 +57,7 @@ class Watch:
         InvalidParameterError
             If the rule does not fit the columns of its query.
         """
-        rule.condition(query.schema)
+        rule.condition(HELD if query is None else query.schema)
         remembered = memory.filter(pl.col("owner") == rule.name)
         recent: dict[int, set[str]] = {}
         alerts = {}
@@ -63,6 +69,11 @@ class Watch:
                 recent.setdefault(row["epoch"], set()).update({row["key"]} - {""})
         held = deque(((epoch, frozenset(found)) for epoch, found in recent.items()), maxlen=rule.resolve_after)
         return cls(rule=rule, query=query, run=run, recent=held, open=alerts, kept=kept)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the rows that it looks at."""
+        return HELD if self.query is None else self.query.schema
 
     def memory(self) -> list[dict[str, Any]]:
         """Return what is to be remembered, as rows of `STANDING`."""
@@ -92,12 +103,33 @@ class Watch:
             else:
                 self._revised(epoch, found, set(gone.get(epoch, {})))
 
+    def hold(self, held: Mapping[str, Any]) -> None:
+        """Look at what holds the frontier now.
+
+        Parameters
+        ----------
+        held
+            A row of `HELD`. Of an epoch and a subject one alert opens.
+        """
+        epoch = int(held["epoch"])
+        row = pl.DataFrame({"epoch": [epoch], "row": [json.dumps(dict(held))]}, schema=ANSWERS)
+        for subject, found in self._matches(row).get(epoch, {}).items():
+            if subject not in self.open and not self._known(subject, epoch):
+                self._open(subject, epoch, found)
+
+    def let_go(self, answered: int) -> None:
+        """Resolve the alerts about epochs that are answered by now."""
+        for subject, (first, id_) in sorted(self.open.items()):
+            if first <= answered:
+                del self.open[subject]
+                self._event(AlertEvent.RESOLVED, id_, subject, first, first, {})
+
     def _matches(self, answers: pl.DataFrame) -> dict[int, dict[str, dict[str, Any]]]:
         """Return per epoch and subject the first row that matches."""
         if not answers.height:
             return {}
-        rows = decoded(answers.with_columns(_row="row"), self.query.schema)
-        matching = self.rule.matching(rows, self.query.schema)
+        rows = decoded(answers.with_columns(_row="row"), self.schema)
+        matching = self.rule.matching(rows, self.schema)
         found: dict[int, dict[str, dict[str, Any]]] = {}
         for row in matching.unique(["epoch", "_subject"], keep="first", maintain_order=True).iter_rows(named=True):
             found.setdefault(row["epoch"], {})[row["_subject"]] = row
@@ -147,7 +179,7 @@ class Watch:
                 "id": id_,
                 "event": str(event),
                 "rule": self.rule.name,
-                "query": self.query.id,
+                "query": FRONTIER if self.query is None else self.query.id,
                 "severity": self.rule.severity,
                 "subject": subject,
                 "first_epoch": first,

@@ -17,6 +17,7 @@ from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
 from pag_graph.errors import InvalidParameterError, StoreError, TraceFormatError
 from pag_graph.graph.following import Committed
 from pag_graph.model.units import nanoseconds
+from pag_graph.motif.alerts import FRONTIER
 from pag_graph.runtime import memory
 from pag_graph.store.commit import check_target
 from pag_graph.store.delta import LIVE
@@ -42,6 +43,9 @@ LOOK_EVERY_S = 0.05
 """How often to ask for new files."""
 COMMIT_AFTER_S = 10.0
 """When to commit although no epoch was closed."""
+
+HELD_EVERY_S = 1.0
+"""How often rules about the frontier look at it, while no epoch is closed."""
 
 Ending = Literal["complete", "idle", "stopped"]
 """Why following ended: the source is complete; nothing came for as long as was given; somebody asked for it."""
@@ -258,6 +262,7 @@ class Following:
     def _follow(self, follower: Follower, tail: Tail) -> Iterator[Committed]:
         heard = committed = time.monotonic()
         stepped, new = heard - self._every_s, False
+        moved = looked = heard
         while True:
             # What came before somebody asked to stop is read.
             stopped, now = self._stop.is_set(), time.monotonic()
@@ -274,13 +279,36 @@ class Following:
                 self._note(follower, tail)
                 tail.forget(follower.done)
                 stepped, new = now, False
+                moved = now if closed else moved
                 late = follower.closed > 0 and now - committed >= COMMIT_AFTER_S
                 if closed or follower.answers or tail.complete or (late and follower.pending):
                     yield self._commit(follower, tail)
                     self._remove(follower)
                     committed = time.monotonic()
                     self._say(follower, tail)
+            if now - max(moved, looked) >= HELD_EVERY_S:
+                looked = now
+                if (held := self._held(follower, now - moved)) is not None:
+                    yield held
             self._stop.wait(self._look_s)
+
+    def _held(self, follower: Follower, held_s: float) -> Committed | None:
+        """Let rules look at what holds the frontier; what they say is a commit of its own."""
+        ongoing, live = follower.ongoing, follower.store and follower.store.live
+        asked = live is not None and any(rule["query"] == FRONTIER for rule in live["rules"])
+        if not asked or ongoing is None or ongoing.epoch is None or ongoing.holder is None:
+            return None
+        row = {"epoch": ongoing.epoch, "held_ns": round(held_s * 1e9), **ongoing.holder._asdict()}
+        info = follower.hold(row)
+        if info is None:
+            return None
+        return self._tell_of(Committed(path=self._store, version=info.versions["epochs"], closed=(), answered=()))
+
+    def _tell_of(self, commit: Committed) -> Committed:
+        self._commits += 1
+        for observer in self._observers:
+            observer.committed(commit)
+        return commit
 
     def _ending(self, tail: Tail, idle_s: float) -> Ending | None:
         if tail.complete and self._until.complete:
@@ -324,7 +352,6 @@ class Following:
     def _commit(self, follower: Follower, tail: Tail) -> Committed:
         info, closed = follower.commit()
         committed = time.time_ns()
-        self._commits += 1
         commit = Committed(
             path=self._store,
             version=info.versions["epochs"],
@@ -332,8 +359,7 @@ class Following:
             answered=follower.answered,
             complete=follower.complete,
         )
-        for observer in self._observers:
-            observer.committed(commit)
+        self._tell_of(commit)
         clocks, origin = info.run["clocks"], info.run["origin_unix_ns"]
         at_commit = {"committed_ns": committed, "commit": commit.version}
         self._unanswered += [self._timing(row, tail, clocks, origin) | at_commit for row in closed]

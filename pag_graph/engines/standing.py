@@ -18,7 +18,7 @@ from pag_graph.errors import UnsupportedPlanError
 from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.run import Run
 from pag_graph.model.live_tables import ALERTS, CHANGES, FROM, STANDING
-from pag_graph.motif.alerts import Rule
+from pag_graph.motif.alerts import FRONTIER, Rule
 from pag_graph.runtime import threads
 from pag_graph.store.contents import Live
 from pag_graph.store.parts import write_part
@@ -26,6 +26,7 @@ from pag_graph.store.parts import write_part
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from pag_graph.builder.commit import Held
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
 
@@ -85,7 +86,7 @@ class Standings:
     """By the commit that it is of: what queries know from one commit of this process to the next."""
 
     def __call__(
-        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False
+        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
     ) -> Live | None:
         """Derive what a commit adds.
 
@@ -99,6 +100,8 @@ class Standings:
             The last epoch whose answers hold.
         only_new
             Whether the graph is that of `kept`.
+        held
+            What holds the frontier now, a row of `HELD`.
 
         Returns
         -------
@@ -117,15 +120,22 @@ class Standings:
                 refuse_sums(query)
         rules = [Rule.of(entry) for entry in live["rules"]]
         new_rules = [rule for rule in self.rules if rule not in rules]
-        wanted = [*self.queries, *(Query.parse(rule.query) for rule in new_rules)]
+        wanted = [*self.queries, *(watched for rule in new_rules if (watched := _query_of(rule)) is not None)]
         added = [query for query in dict.fromkeys(wanted) if query not in known]
-        if (only_new and not added and not new_rules) or not (known or added):
+        if (only_new and not added and not new_rules and held is None) or not (known or added or rules or new_rules):
             return None
         run = Run.of(state)
         for query in added:
             query.analysis.check_standing(run)
         memory = pl.DataFrame(schema=_TEXTS) if kept is None else kept.scan("standing").collect()
-        watches = [Watch.of(rule, Query.parse(rule.query), run, kept, memory) for rule in [*rules, *new_rules]]
+        watches = [Watch.of(rule, _query_of(rule), run, kept, memory) for rule in [*rules, *new_rules]]
+        for watch in watches:
+            if watch.query is None:
+                watch.let_go(answered)
+                if held is not None:
+                    watch.hold(held)
+        if only_new and not added and not new_rules and not any(watch.events for watch in watches):
+            return None
         written = _Written(state=state)
         # A commit that failed left what does not hold.
         warm = self.warm.pop(-1 if kept is None else kept.versions["epochs"], {})
@@ -143,6 +153,11 @@ class Standings:
         queries = [query.id for query in (*known, *added)]
         content = {"queries": queries, "rules": [rule.entry for rule in (*rules, *new_rules)], "answered": answered}
         return Live(parts={"changes": written.flush(), **commit.of_alerts()}, content=content, kept=kept)
+
+
+def _query_of(rule: Rule) -> Query | None:
+    """Return the query that a rule watches; None of one about the frontier."""
+    return None if rule.query == FRONTIER else Query.parse(rule.query)
 
 
 def refuse_sums(query: Query) -> None:
@@ -263,6 +278,8 @@ class _Commit:
 
     def look_back(self, watch: Watch, last: int) -> None:
         """Let a new rule look at what its query has answered so far."""
+        if watch.query is None:
+            return
         rows = history(self.kept, watch.query, range(NEVER, last + 1))
         if rows.height:
             epochs = self.kept.scan("epochs").filter(pl.col("epoch") <= last).select("epoch").collect()  # type: ignore[union-attr]

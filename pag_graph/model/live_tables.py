@@ -47,6 +47,17 @@ ALERTS = pa.schema(
 )
 """Two rows per alert, when it opens and when it is resolved, each exactly once."""
 
+HELD = pa.schema(
+    [
+        _column("epoch", _I64, "the first epoch that is not closed"),
+        _column("worker", _I64, "whom it waits for"),
+        _column("why", _STR, "why it waits, as `pag ongoing` says"),
+        _column("since_ns", _I64, "since when in the run's own time: the last that is known of the worker"),
+        _column("held_ns", _I64, "how long no epoch was closed, by the follower's clock"),
+    ]
+)
+"""The row that rules about the frontier look at, while a run is followed; no table of a store."""
+
 STANDING = pa.schema(
     [
         _column("owner", _STR, "the query or rule that needs it"),

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ELEMENT = "row"
+FRONTIER = "frontier"
+"""What a rule watches instead of a query where it is about the frontier, while a run is followed: the row `HELD`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class Rule:
 
     name: str
     query: str
-    """The standing query, as `NAME:parameter=value`."""
+    """The standing query, as `NAME:parameter=value`, or `FRONTIER`."""
     where: str = "true"
     """Filter of the motif language about the element ``row``."""
     subject: tuple[str, ...] = ()
@@ -169,6 +171,7 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(name="mostly_waiting", query="rounds", where="row.waiting_share > 0.9"),
     Rule(name="mostly_input", query="rounds", where="row.input_share > 0.9", severity=str(Severity.INFO)),
     Rule(name="low_coverage", query="rounds", where="row.coverage < 0.5"),
+    Rule(name="frontier_held", query=FRONTIER, where="row.held_ns > s(60)", subject=("worker",)),
 )
-"""Rules that fit every run: ST2's five invariants with learned limits, records that one worker alone gets, and rounds
-in which workers mostly wait, or nobody knows what they did."""
+"""Rules that fit every run: ST2's five invariants with learned limits, records that one worker alone gets, rounds in
+which workers mostly wait, or nobody knows what they did, and a worker for which all answers wait since a minute."""

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 import pag_graph
 from pag_graph import api
+from pag_graph.api.standing import standings
+from pag_graph.builder.ongoing import HOLDING
 from pag_graph.cli.app import app
 from pag_graph.cli.follow import NOT_COMPLETE, stopping
 from pag_graph.engines.following import Following, Until
@@ -23,6 +25,7 @@ from pag_graph.errors import (
     TraceFormatError,
     UnsupportedPlanError,
 )
+from pag_graph.motif.alerts import BUILT_IN, Rule
 from pag_graph.store.delta import open_store
 from pag_graph.store.live import followed, read_timings
 from pag_graph.testing.traces import draw
@@ -102,6 +105,63 @@ def test_epochs_are_answered_when_their_messages_are_read(tmp_path: Path, settle
     assert later == ({1, 2, 3} if waits else set())
     rows = read_timings(tmp_path / "store")
     assert dict(zip(rows["epoch"].to_pylist(), rows["commit"].to_pylist(), strict=True)) == closed
+
+
+HELD = Rule(name="held", query="frontier", where="row.held_ns >= ns(0)", subject=("worker",))
+
+
+def events(store: Path) -> list[tuple[str, str, int]]:
+    rows = pag_graph.alerts(store).to_pylist()
+    return [(row["event"], row["subject"], row["first_epoch"]) for row in rows]
+
+
+def test_a_worker_that_holds_the_frontier_is_an_alert_until_its_epoch_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pag_graph.engines.following.HELD_EVERY_S", 0.0)
+    growing, store = GrowingTrace(rounds(8), tmp_path / "trace"), tmp_path / "store"
+    told = []
+
+    class Watching:
+        def committed(self, commit: Committed) -> None:
+            told.append((commit.closed, events(store)))
+
+    # Nothing comes between some looks: the same worker holds the same epoch, which is said once.
+    steps = [lambda: growing.write_until(2), *[lambda: None] * 5, lambda: growing.write_until(4), *[lambda: None] * 5]
+    derive = standings(alerts=[HELD])
+    run = following(growing, store, *steps, derive=derive, observers=[Watching()])
+    run.run()
+    first = events(store)
+    opened = [event for event in first if event[0] == "opened"]
+    assert [epoch for *_, epoch in opened] == sorted({epoch for *_, epoch in opened})
+    assert len(opened) == 2
+    assert [event[0] for event in first] == ["opened", "resolved", "opened"]
+    assert first[0][1:] == first[1][1:]
+    # Alerts about what is held are commits that close nothing.
+    assert [closed for closed, known in told if known and known[-1][0] == "opened"] == [(), ()]
+    [row, *_] = pag_graph.alerts(store).to_pylist()
+    seen = json.loads(row["row"])
+    assert (row["query"], row["rule"], seen["epoch"]) == ("frontier", "held", row["first_epoch"])
+    assert seen["why"] in HOLDING
+    assert json.loads(row["subject"]) == {"worker": seen["worker"]}
+
+    # Who goes on does not say it again, and resolves it; the graph is that of one build.
+    following(growing, store, *[lambda: None] * 5, growing.finish, derive=standings()).run()
+    last = events(store)
+    assert last[:3] == first
+    assert [event[0] for event in last] == ["opened", "resolved", "opened", "resolved"]
+    assert differences(committed(store), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_a_short_hold_is_no_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pag_graph.engines.following.HELD_EVERY_S", 0.0)
+    growing, store = GrowingTrace(rounds(8), tmp_path / "trace"), tmp_path / "store"
+    steps = [lambda: growing.write_until(2), *[lambda: None] * 5, growing.finish]
+    run = following(growing, store, *steps, derive=standings(alerts=[*BUILT_IN]))
+    seen = list(run.commits())
+    assert all(commit.closed for commit in seen)
+    assert [event for event in events(store) if "frontier" in event[0]] == []
+    assert "frontier_held" in {rule["name"] for rule in (open_store(store).live or {})["rules"]}
 
 
 def test_who_is_stopped_leaves_what_is_decided_and_the_next_one_goes_on(tmp_path: Path) -> None:
