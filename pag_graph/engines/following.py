@@ -294,7 +294,7 @@ class Following:
 
     def _held(self, follower: Follower, held_s: float) -> Committed | None:
         """Let rules look at what holds the frontier; what they say is a commit of its own."""
-        ongoing, live = follower.ongoing, follower.store and follower.store.live
+        ongoing, live = follower.ongoing, None if follower.store is None else follower.store.live
         asked = live is not None and any(rule["query"] == FRONTIER for rule in live["rules"])
         if not asked or ongoing is None or ongoing.epoch is None or ongoing.holder is None:
             return None
