@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 
+_NO_INSTANT = np.iinfo(np.int64).max
+"""After the end of every window."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DegreesParameters:
     """Parameters of `degrees`."""
@@ -128,7 +132,7 @@ def degrees(run: Run, parameters: DegreesParameters, last: int) -> pa.Table:
         Rows of `SCHEMA`, by degree. An edge counts if it carries one of the epochs.
     """
     counted = DegreeCounts()
-    counted.apply(_sources(run, _latest(run, parameters, last)), np.empty(0, np.int64))
+    counted.apply(_sources(run, _latest(run, parameters.last, last)), np.empty(0, np.int64))
     return counted.rows.to_arrow().cast(SCHEMA)
 
 
@@ -158,20 +162,25 @@ class DegreeAnalysis(Analysis[DegreesParameters]):
             it the edges of these epochs are read once more.
         """
         del before
-        run = delta.state.whole
-        then, now = (_latest(run, parameters, last) for last in (delta.before, delta.answered))
-        counted = warm.get("counts")
-        if counted is None or delta.labelled:
-            counted, then = DegreeCounts(), then[:0]
-        came = _sources(run, np.setdiff1d(now, then))
-        gone = _sources(run, np.setdiff1d(then, now))
-        counted.apply(came, gone)
-        warm["counts"] = counted
+        run, counted, known = delta.state.whole, warm.get("counts"), warm.get("epochs")
+        if counted is None or known is None or delta.labelled:
+            counted, known = DegreeCounts(), np.empty(0, np.int64)
+            new = _latest(run, parameters.last + 1, delta.answered)
+        else:
+            new = np.array(delta.new, np.int64)
+        # Where an epoch's label begins, the epoch before it says: one more than is counted is remembered.
+        ever = np.concatenate([known, new])
+        if len(known) > parameters.last:
+            # Of a run that goes on for long only these are read.
+            run = run.since(int(known[0]), _NO_INSTANT)
+        then, now = known[-parameters.last :], ever[-parameters.last :]
+        counted.apply(_sources(run, np.setdiff1d(now, then)), _sources(run, np.setdiff1d(then, now)))
+        warm.update(counts=counted, epochs=ever[-parameters.last - 1 :])
         return counted.rows
 
 
-def _latest(run: Run, parameters: DegreesParameters, last: int) -> I64:
-    return run.epochs["epoch"].filter(run.epochs["epoch"] <= last).tail(parameters.last).to_numpy()
+def _latest(run: Run, count: int, last: int) -> I64:
+    return run.epochs["epoch"].filter(run.epochs["epoch"] <= last).tail(count).to_numpy()
 
 
 def _sources(run: Run, epochs: I64) -> I64:

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import pag_graph
 from pag_graph import api
+from pag_graph.analyses.standing import Delta
 from pag_graph.api.standing import standings
 from pag_graph.builder.build import build
 from pag_graph.engines.following import Following
@@ -236,3 +237,24 @@ def test_runs_whose_workers_may_be_anything_refuse_comparisons(tmp_path: Path) -
     with pytest.raises(UnsupportedPlanError, match="only all of it tells"):
         api.build(trace, tmp_path / "store", engine="local", queries=["skew"])
     assert not (tmp_path / "store").exists()
+
+
+def test_a_follower_reads_no_epochs_of_long_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    growing, store = GrowingTrace(rounds(60), tmp_path / "trace"), tmp_path / "store"
+    deltas: list[Delta] = []
+    between = Delta.between
+
+    def noted(*arguments: Any) -> Delta:
+        deltas.append(between(*arguments))
+        return deltas[-1]
+
+    monkeypatch.setattr(Delta, "between", noted)
+    queries = ("metrics", "critical-path", "totals", "degrees:last=3")
+    steps = Steps(*(partial(growing.write_until, epoch) for epoch in range(4, 60, 5)), growing.finish)
+    run = Following(growing.path, store, commit_every_s=0, stop=steps, derive=standings(queries))
+    for _ in run.commits():
+        check_sums(store, queries)
+    assert len(deltas) > 10
+    # The whole table, which grows with the run, was read by none of the later commits.
+    late = [delta.state for delta in deltas[5:]]
+    assert all(state.whole is not state and "epochs" not in vars(state.whole) for state in late)
