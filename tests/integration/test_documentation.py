@@ -104,7 +104,7 @@ NOT_HERE = (
         "needs a program that says when its input is due; test_due_times.py has simulated ones",
     ),
     NotHere("README.md", "pag rescale", "needs workers that come or go; docs/rescaling.md has some"),
-    NotHere("docs/advice.md", "pag advise-evaluate", "needs six recordings; test_advise_evaluate.py has some"),
+    NotHere("docs/advice.md", "pag advise-evaluate", "needs eight recordings; test_advise_evaluate.py has some"),
     NotHere("docs/advice.md", "pag record", "compiles Rust for minutes; test_record.py runs it"),
     NotHere("docs/advice.md", "python -m bench", "runs programs for minutes"),
     NotHere(

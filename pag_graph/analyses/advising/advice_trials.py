@@ -303,7 +303,7 @@ def _rate(run: Run, operator: int) -> float:
 def _candidates(run: Run) -> set[PortName]:
     names = port_names(run)
     ports = read_ports(run.snapshot(run.slowest()))
-    return {names[one] for one in ports.candidates if one in names}
+    return {names[operator] for operator in ports.candidates if operator in names}
 
 
 def _learned(

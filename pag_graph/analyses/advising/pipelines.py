@@ -141,14 +141,14 @@ class Dataflow:
         reached = self.reached(start)
         certain = reached - self._reached_from(self._roots - {start}, start)
         operators = {node[0]: node for node in reached if not node[1]}
-        result: dict[int, dict[int, Bounds]] = {one: {} for one in sorted(operators)}
+        result: dict[int, dict[int, Bounds]] = {operator: {} for operator in sorted(operators)}
         for worker in self.workers:
             apportioned = self._apportioned(start, reached, worker)
             passed = self._passed(start, worker)
-            for one, node in operators.items():
+            for operator, node in operators.items():
                 share = (1.0 if node in certain else apportioned.get(node)) if passed else 0.0
                 bounds = Bounds(0.0, 0.5, 1.0) if share is None else Bounds(share, share, share)
-                result[one][worker] = bounds
+                result[operator][worker] = bounds
         return result
 
     def _passed(self, start: Node, worker: int) -> bool:
@@ -288,10 +288,10 @@ def _end(
 
 def folded(operator: I64, fold: Mapping[int, int]) -> I64:
     """Return operators as they are told apart."""
-    different = {one: outer for one, outer in fold.items() if one != outer}
+    different = {inner: outer for inner, outer in fold.items() if inner != outer}
     result = operator.copy()
-    for one, outer in different.items():
-        result[operator == one] = outer
+    for inner, outer in different.items():
+        result[operator == inner] = outer
     return result
 
 

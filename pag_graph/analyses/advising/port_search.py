@@ -104,7 +104,7 @@ def search(
     two to the power of the number of shared operators at worst.
     """
     rows = {thread: _candidates(threads, thread) for thread, share in sorted(threads.busy.items()) if share >= beta}
-    utility = {operator: threads.utility(operator) for operator in {one for row in rows.values() for one in row}}
+    utility = {operator: threads.utility(operator) for operator in set[int]().union(*rows.values())}
     groups = []
     for members in _groups(rows):
         tree = _Tree({thread: rows[thread] for thread in members}, threads.busy, utility, prune=prune, sort=sort)
@@ -147,16 +147,16 @@ class _Tree:
         self.threads = tuple(rows)
         self.busy = [busy[thread] for thread in self.threads]
         # Bits in the order in which operators are preferred as the port of a thread.
-        self.operators = sorted({one for row in rows.values() for one in row}, key=lambda one: (utility[one], one))
-        self.utility = [utility[one] for one in self.operators]
+        self.operators = sorted(set[int]().union(*rows.values()), key=lambda operator: (utility[operator], operator))
+        self.utility = [utility[operator] for operator in self.operators]
         self.prune = prune
         bit = {operator: 1 << place for place, operator in enumerate(self.operators)}
-        self.rows = [sum(bit[one] for one in row) for row in rows.values()]
-        times = {one: sum(one in row for row in rows.values()) for one in bit}
-        shared = sorted(one for one, count in times.items() if count > 1)
+        self.rows = [sum(bit[operator] for operator in row) for row in rows.values()]
+        times = {operator: sum(operator in row for row in rows.values()) for operator in bit}
+        shared = sorted(operator for operator, count in times.items() if count > 1)
         if sort:
-            shared.sort(key=lambda one: (-times[one], one))
-        self.shared = [bit[one] for one in shared]
+            shared.sort(key=lambda operator: (-times[operator], operator))
+        self.shared = [bit[operator] for operator in shared]
         self.beside = []
         for chosen in self.shared:
             together = 0
