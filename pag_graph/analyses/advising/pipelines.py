@@ -141,14 +141,14 @@ class Dataflow:
         reached = self.reached(start)
         certain = reached - self._reached_from(self._roots - {start}, start)
         operators = {node[0]: node for node in reached if not node[1]}
-        result: dict[int, dict[int, Bounds]] = {operator: {} for operator in sorted(operators)}
+        result: dict[int, dict[int, Bounds]] = {below: {} for below in sorted(operators)}
         for worker in self.workers:
             apportioned = self._apportioned(start, reached, worker)
             passed = self._passed(start, worker)
-            for operator, node in operators.items():
+            for below, node in operators.items():
                 share = (1.0 if node in certain else apportioned.get(node)) if passed else 0.0
                 bounds = Bounds(0.0, 0.5, 1.0) if share is None else Bounds(share, share, share)
-                result[operator][worker] = bounds
+                result[below][worker] = bounds
         return result
 
     def _passed(self, start: Node, worker: int) -> bool:
