@@ -32,6 +32,10 @@ def mcp(
     """  # noqa: DOC501  (the constructor of an error is taken for one)
     if find_spec("mcp") is None:
         raise MissingExtraError.from_extra(what="`pag mcp`", extra="mcp")
+    from pag_graph.runtime import memory
+
+    # Before Polars is loaded, as by `pag spark`.
+    memory.spare()
     from pag_graph.diagnosis.spark.assistant import LogFolder
 
     mcp_server(LogFolder(root)).run("stdio")
@@ -60,7 +64,8 @@ def mcp_server(logs: LogFolder) -> MCPServer[Any]:
     def told(ask: Callable[[], dict[str, Any]]) -> str:
         try:
             return json.dumps(ask(), ensure_ascii=False)
-        except PagGraphError as error:
+        except (PagGraphError, OSError) as error:
+            # Logs come and go while somebody asks: that is no fault of this program.
             raise ToolError(str(error)) from error
 
     def list_logs(start: int = 0) -> str:

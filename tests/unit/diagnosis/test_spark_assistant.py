@@ -150,6 +150,27 @@ def test_what_cannot_be_cut_is_an_error() -> None:
         shortened({f"number {each}": each for each in range(2000)})
 
 
+def test_a_log_that_goes_while_it_is_asked_about_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+
+    from pag_graph.cli.mcp import mcp_server
+
+    file = Path(shutil.copy(LOGS / "healthy.zstd", tmp_path / "app.zstd"))
+    folder = LogFolder(tmp_path)
+    found = folder._found
+
+    def gone() -> Any:
+        logs = found()
+        file.unlink()
+        return logs
+
+    monkeypatch.setattr(folder, "_found", gone)
+    with pytest.raises(ToolError, match=r"app\.zstd") as raised:
+        asyncio.run(mcp_server(folder).call_tool("why", {"log": "app.zstd"}))
+    assert not isinstance(raised.value, UnexpectedToolError)
+
+
 def test_a_client_of_the_protocol_gets_the_answers(logs: LogFolder) -> None:
     mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     from mcp.client.stdio import StdioServerParameters, stdio_client
