@@ -1,7 +1,8 @@
 """A trace that is being written: what has come since the last look, without looking at all of it again.
 
 A recorder numbers the files of a worker without gaps, lets each appear whole, and writes ``meta.json`` after the tables
-that it goes with. So the next files have names that can be asked for, and what ``meta.json`` calls complete is.
+that it goes with. So the next files have names that can be asked for, and what ``meta.json`` calls complete is. Until the
+next file of a worker is there, its last one may be replaced by one that begins with the same row groups and has more.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -59,7 +60,7 @@ class GrowingTrace(Trace):
 
 
 class Arrival(NamedTuple):
-    """A file of events, as rows of one worker."""
+    """A file of events, or what came to it later, as rows of one worker."""
 
     first_row: int
     file: str
@@ -70,6 +71,14 @@ class Arrival(NamedTuple):
     """When it was seen, Unix time."""
     t_max: int
     """The latest time of its rows, on the worker's own clock."""
+
+
+class Newest(NamedTuple):
+    """The last file of a series, as it was when it was read: it may have more row groups by now."""
+
+    name: str
+    stamp: tuple[int, int] | None
+    file: EventFile
 
 
 class Awaited(NamedTuple):
@@ -147,6 +156,7 @@ class Tail:
         self._trace: Trace | None = None
         self._series: dict[str, tuple[int, int]] = {}
         self._taken: set[str] = set()
+        self._newest: dict[str, Newest] = {}
         self._worker_of: dict[str, int] = {}
         self._awaited: dict[str, Awaited] = {}
         self._folder: tuple[int, int] | None = None
@@ -315,10 +325,17 @@ class Tail:
                 self._series[stem] = (file.later, width)
 
     def _probed(self, folder: Path) -> Iterator[str]:
-        """Ask for the next file of each series."""
+        """Ask for the next file of each series, and for more of its last one."""
         for stem, (number, width) in list(self._series.items()):
             after = number
-            while (folder / (name := f"{stem}{after:0{width}}.parquet")).exists():
+            while True:
+                there = (folder / (name := f"{stem}{after:0{width}}.parquet")).exists()
+                newest = self._newest.get(stem)
+                # In this order: what the last one has when the next one is there is all that it ever has.
+                if after == number and newest is not None and _stamp(folder / newest.name) != newest.stamp:
+                    yield newest.name
+                if not there:
+                    break
                 if name not in self._taken:
                     self._taken.add(name)
                     yield name
@@ -347,40 +364,58 @@ class Tail:
             self._awaited[stem] = Awaited(number, later, self._worker_of[stem], now_ns)
 
     def _take(self, name: str, now_ns: int) -> None:
-        """Read a file."""
+        """Read a file, or what has come to the last one of its series since it was read."""
         trace, path = self._trace, self._root / EVENTS / name
         if trace is None:
             return
+        # In this order: a file that takes its place meanwhile has another stamp.
+        stamp, published = _stamp(path), path.stat().st_mtime_ns
         file = inspect(self._root, f"{EVENTS}/{name}", path.stat())
-        if not file.rows:
+        numbered = _NUMBERED.fullmatch(name)
+        known = self._newest.get(numbered[1]) if numbered else None
+        before = known.file if known is not None and known.name == name else None
+        if numbered:
+            self._newest[numbered[1]] = Newest(name, stamp, file)
+        first = len(before.groups) if before else 0
+        if before is not None and (file.groups[:first], file.numbers[:first]) != (before.groups, before.numbers):
+            message = f"{path} does not begin any more with what was read of it."
+            raise TraceFormatError(message, "A file may only grow at its end.", {"file": str(path)})
+        if len(file.groups) == first:
             return
         if self._gaps is not None:
-            self._gaps.look(file)
+            self._gaps.look(replace(file, groups=file.groups[first:], numbers=file.numbers[first:]))
         check_known(file.workers, set(trace.workers["worker"].to_pylist()), where=str(path))
-        if (numbered := _NUMBERED.fullmatch(name)) is not None and len(file.workers) == 1:
+        if numbered is not None and len(file.workers) == 1:
             self._worker_of[numbered[1]] = file.workers[0]
-        published = path.stat().st_mtime_ns
-        wanted = set()
+        self._index(trace, file, first, published, now_ns)
+        self.rows += file.rows - (before.rows if before else 0)
+        self._files[file.name] = file
+
+    def _index(self, trace: Trace, file: EventFile, first: int, published: int, now_ns: int) -> None:
+        """Remember where the rows of a file lie, from its row group `first` on; read those that are needed."""
+        wanted, seen = set(), set()
         for worker, group, offset, rows, t_min, t_max in stretches(trace, file):
+            if group < first:
+                continue
             known, arrivals = self._chunks.setdefault(worker, []), self._arrivals.setdefault(worker, [])
             if arrivals and arrivals[-1].file > file.name:
+                path = self._root / file.name
                 message = f"{path} came after {arrivals[-1].file}, and holds rows of worker {worker} as well."
                 hint = "Number the files of a worker in the order of its log."
                 raise TraceFormatError(message, hint, {"file": str(path), "worker": worker})
             first_row = self.rows_of(worker)
             chunk = Chunk(file.name, group, offset, rows, first_row, t_min, t_max)
-            if arrivals and arrivals[-1].file == file.name:
+            if worker in seen:
                 arrivals[-1] = arrivals[-1]._replace(t_max=t_max)
             else:
                 arrivals.append(Arrival(first_row, file.name, published, now_ns, t_max))
+                seen.add(worker)
             # Of what is done, the last row is asked for.
             if known and known[-1].first_row + known[-1].rows < self._done.get(worker, 0):
                 known.clear()
             known.append(chunk)
             if first_row + rows >= self._done.get(worker, 0):
                 wanted.add(group)
-        self.rows += file.rows
-        self._files[file.name] = file
         self._keep(file.name, sorted(wanted))
 
     def _keep(self, name: str, groups: Sequence[int]) -> None:

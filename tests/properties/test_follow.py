@@ -81,7 +81,7 @@ class Watched:
 
 def follow_anyhow(trace: SmallTrace, place: Path, slice_events: int, data: st.DataObject) -> Watched:
     """Write a trace in random portions, workers in any order, follow it, and restart the follower now and then."""
-    growing = GrowingTrace(trace, place / "trace")
+    growing = GrowingTrace(trace, place / "trace", joined=data.draw(st.sampled_from((1, 3, 20))))
     watched = Watched(growing.path, place / "store", slice_events)
     moves = st.tuples(st.integers(0, trace.workers - 1), st.integers(1, 12), st.sampled_from("wwwcccs r"))
     for worker, rows, then in data.draw(st.lists(moves, max_size=40)):

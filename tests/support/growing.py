@@ -30,10 +30,13 @@ class GrowingTrace:
         What is written in the end.
     path
         Directory to make: the description of the trace, and no event.
+    joined
+        Of so many portions a file consists: until then each replaces the file by one with a row group more.
     """
 
-    def __init__(self, trace: SmallTrace, path: Path) -> None:
+    def __init__(self, trace: SmallTrace, path: Path, *, joined: int = 1) -> None:
         trace.write(path)
+        self._joined = joined
         self._grow(path, [event_table(log) for log in trace.events])
 
     @classmethod
@@ -41,6 +44,7 @@ class GrowingTrace:
         """Return one that becomes what was recorded, with a file per worker."""
         shutil.copytree(recorded, path)
         growing = cls.__new__(cls)
+        growing._joined = 1
         growing._grow(path, [pq.read_table(file) for file in sorted((path / EVENTS).iterdir())])
         return growing
 
@@ -50,7 +54,7 @@ class GrowingTrace:
             file.unlink()
         (path / "checksums.json").unlink(missing_ok=True)
         self.rows = [0] * len(logs)
-        self._files = [0] * len(logs)
+        self._portions = [0] * len(logs)
         self._say(complete=False)
 
     def _say(self, *, complete: bool) -> None:
@@ -59,16 +63,23 @@ class GrowingTrace:
         (self.path / "meta.tmp").replace(self.path / META)
 
     def write(self, worker: int, until: int) -> None:
-        """Write the log of a worker up to a row, exclusive, as one file that appears whole."""
+        """Write the log of a worker up to a row, exclusive, as one portion that appears whole."""
         rows = self._logs[worker].slice(self.rows[worker], max(until - self.rows[worker], 0))
         if not rows.num_rows:
             return
-        name = f"worker-{worker:07}-{self._files[worker]:07}.parquet"
-        hidden = self.path / EVENTS / f"{name}.tmp"
-        pq.write_table(rows, hidden)
-        hidden.replace(self.path / EVENTS / name)
+        number, portion = divmod(self._portions[worker], self._joined)
+        file = self.path / EVENTS / f"worker-{worker:07}-{number:07}.parquet"
+        hidden = file.with_suffix(".parquet.tmp")
+        groups = [rows]
+        if portion:
+            with pq.ParquetFile(file) as published:
+                groups = [*map(published.read_row_group, range(portion)), rows]
+        with pq.ParquetWriter(hidden, rows.schema) as writer:
+            for group in groups:
+                writer.write_table(group)
+        hidden.replace(file)
         self.rows[worker] += rows.num_rows
-        self._files[worker] += 1
+        self._portions[worker] += 1
 
     def finish(self) -> None:
         """Write the rest, and say that the run has ended."""

@@ -92,7 +92,7 @@ impl Config {
             flush_every: Duration::from_millis(500),
             idle_cut: Duration::from_micros(100),
             buffer: 512 * 1024,
-            rows_per_file: 4 * 1024 * 1024,
+            rows_per_file: 1024 * 1024,
             attach_timeout: Duration::from_secs(60),
             trust_wall_clock: true,
             streams: Vec::new(),
@@ -236,7 +236,10 @@ impl Config {
         self
     }
 
-    /// A file of events is closed when it has this many rows, even before its time; 4,194,304 unless told.
+    /// A file of events is closed when it has this many rows, even before its time; 1,048,576 unless told.
+    ///
+    /// Otherwise it is closed after 10 s, or 64 flushes: until then each flush adds to it, so that a busy worker leaves
+    /// one file per 10 s or so many rows. Where the trace is sent, each flush makes a file.
     pub fn rows_per_file(mut self, rows: usize) -> Self {
         self.rows_per_file = rows.max(1);
         self

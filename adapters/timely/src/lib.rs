@@ -143,8 +143,10 @@
 //! [`Config::send`] sends the trace to `pag follow --listen`: a second thread sends every file that is published, and
 //! removes it when the follower has it.
 //!
-//! Every [`Config::flush_every`] (0.5 s) what was recorded becomes files `events/worker-W-N.parquet`, which appear
-//! under their name only when they are whole, so a reader can follow a live run. A program that is killed, at any
+//! Every [`Config::flush_every`] (0.5 s) what was recorded goes into a file `events/worker-W-N.parquet`, which appears
+//! under its name only when it is whole, so a reader can follow a live run. For 10 s, or up to
+//! [`Config::rows_per_file`] rows, the last file of a worker is replaced by one that begins with the same row groups and
+//! has one more; then the next number begins. Where the trace is sent, each flush makes a file of its own. A program that is killed, at any
 //! moment, leaves a trace that can be read and says `"complete": false`; it lacks what is younger than the last flush.
 //! `complete` becomes true when every worker has called [`Tracer::finish`] and is gone.
 //!
@@ -183,6 +185,7 @@ mod directory;
 mod error;
 mod events;
 mod inputs;
+mod joined;
 mod joining;
 mod meeting;
 mod overflow;

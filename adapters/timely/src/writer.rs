@@ -12,6 +12,7 @@ use crate::arrivals::Inbox;
 use crate::directory::Directory;
 use crate::events::EventFile;
 use crate::inputs::{self, InputRow};
+use crate::joined::{self, Joined};
 use crate::overflow::{Overflow, shed};
 use crate::record::{Dropped, Kind, Record, Structure};
 use crate::send::Sender;
@@ -288,9 +289,14 @@ impl Writer {
 struct Output {
     lane: Arc<Lane>,
     file: Option<EventFile>,
+    /// How many files of events there are; the last one is `joined`.
     files: usize,
+    joined: Joined,
+    /// Rows about input, those in the last file of them included.
     inputs: Vec<InputRow>,
+    /// How many there are; the last one is `joined_inputs`.
     input_files: usize,
+    joined_inputs: Joined,
     epoch: i64,
     seq: i64,
     closed: Option<bool>,
@@ -305,8 +311,10 @@ impl Output {
             lane,
             file: None,
             files: 0,
+            joined: Joined::new(false),
             inputs: Vec::new(),
             input_files: 0,
+            joined_inputs: Joined::new(false),
             epoch,
             seq: 1,
             closed: None,
@@ -314,6 +322,19 @@ impl Output {
             stalled: Duration::ZERO,
             inbox: None,
         }
+    }
+
+    /// Opens the file for the next events: a new one, or the last one once more where files may be joined.
+    fn open(&mut self, directory: &Directory, rows_per_file: usize, join: bool) -> Result<EventFile, Error> {
+        let (worker, arrivals) = (self.lane.worker, self.inbox.is_some());
+        let same = self.files > 0 && self.joined.arrivals() == arrivals;
+        if join && same && self.joined.takes(rows_per_file) {
+            return EventFile::create(directory, worker, self.files - 1, self.seq, arrivals)?.go_on();
+        }
+        let file = EventFile::create(directory, worker, self.files, self.seq, arrivals)?;
+        self.files += 1;
+        self.joined = Joined::new(arrivals);
+        Ok(file)
     }
 }
 
@@ -415,9 +436,9 @@ impl Work {
                 continue;
             }
             if output.file.is_none() {
-                let (worker, arrivals) = (output.lane.worker, output.inbox.is_some());
-                output.file = Some(EventFile::create(&self.directory, worker, output.files, output.seq, arrivals)?);
-                output.files += 1;
+                // What is sent goes away file by file.
+                let join = self.sender.is_none();
+                output.file = Some(output.open(&self.directory, self.limits.rows_per_file, join)?);
             }
             let Some(file) = &mut output.file else { continue };
             let room = self.limits.rows_per_file - file.rows();
@@ -446,13 +467,18 @@ impl Work {
 
     fn publish_inputs(&mut self, index: usize) -> Result<(), Error> {
         let output = &mut self.outputs[index];
-        if output.inputs.is_empty() {
+        let known = output.joined_inputs.rows();
+        if output.inputs.len() == known {
             return Ok(());
         }
-        let file = self.directory.inputs(output.lane.worker, output.input_files)?;
+        if output.input_files == 0 || !output.joined_inputs.takes(joined::INPUTS) {
+            output.inputs.drain(..known);
+            output.input_files += 1;
+            output.joined_inputs = Joined::new(false);
+        }
+        let file = self.directory.inputs(output.lane.worker, output.input_files - 1)?;
         inputs::write(&file, output.lane.worker, &output.inputs)?;
-        output.inputs.clear();
-        output.input_files += 1;
+        output.joined_inputs.publish(output.inputs.len());
         Ok(())
     }
 
@@ -460,7 +486,9 @@ impl Work {
         // Whoever is killed next then leaves no log that goes on behind what is known of its inputs.
         self.publish_inputs(index)?;
         let Some(file) = self.outputs[index].file.take() else { return Ok(()) };
+        let rows = file.rows();
         let portion = file.publish()?;
+        self.outputs[index].joined.publish(rows);
         for &(first, last) in &portion.lost {
             self.tables.lose(portion.worker, first, last);
         }

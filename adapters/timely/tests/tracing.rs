@@ -3,10 +3,12 @@
 mod support;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use pag_timely::{ActivityType, Config, Error, Sink, Step};
+use pag_timely::{ActivityType, Config, Error, Schedule, Sink, Step};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use support::{Place, Trace, int, text};
 use timely::dataflow::InputHandle;
@@ -383,6 +385,61 @@ fn long_steps_and_small_files_lose_nothing() {
     trace.check();
     let files = std::fs::read_dir(place.0.join("events")).expect("it is a folder").count();
     assert!(files >= trace.events.len() / 1_000, "{files} files for {} events", trace.events.len());
+}
+
+#[test]
+fn what_a_busy_worker_publishes_becomes_one_file() {
+    let place = Place::new("joined");
+    let path = place.0.join("trace");
+    let directory = path.clone();
+    let ends = Arc::new(AtomicBool::new(false));
+    let (ended, looked) = (Arc::clone(&ends), path.clone());
+    // Whoever looks meanwhile sees whole files, without gaps, and what he has seen stays as it is.
+    let reader = std::thread::spawn(move || {
+        let (mut seen, mut sizes) = (Vec::new(), 0);
+        while !ended.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+            let Ok(file) = std::fs::File::open(looked.join("events/worker-0000001-0000000.parquet")) else { continue };
+            let groups = SerializedFileReader::new(file).expect("it is whole").metadata().row_groups().to_vec();
+            let rows: Vec<_> = groups.iter().map(|group| group.num_rows()).collect();
+            assert!(rows.starts_with(&seen), "{rows:?} does not begin with {seen:?}");
+            sizes += usize::from(rows.len() > seen.len());
+            seen = rows;
+        }
+        sizes
+    });
+    timely::execute(timely::Config::process(2), move |worker| {
+        let config = Config::new(&path).flush_every(Duration::from_millis(50));
+        let tracer = pag_timely::attach(worker, config).expect("it begins");
+        let inputs = tracer.inputs(Schedule::closed(40));
+        let mut done = 0;
+        exchange(worker, 40, || {
+            inputs.given(done);
+            done += 1;
+            inputs.done(done);
+            tracer.tick();
+            std::thread::sleep(Duration::from_millis(20));
+        });
+        tracer.finish().expect("it is written");
+    })
+    .expect("workers start")
+    .join()
+    .into_iter()
+    .for_each(|result| result.expect("no worker panics"));
+    ends.store(true, Ordering::Relaxed);
+    assert!(reader.join().expect("it read on") > 2, "the file grew while it was looked at");
+    let trace = Trace::read(&directory);
+    trace.check();
+    assert_eq!(trace.count("epoch_end"), 80);
+    for folder in ["events", "inputs"] {
+        let names = std::fs::read_dir(directory.join(folder)).expect("it is a folder");
+        let mut names: Vec<_> = names.map(|entry| entry.expect("it can be read").file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["worker-0000000-0000000.parquet", "worker-0000001-0000000.parquet"], "{folder}");
+    }
+    let given = support::rows(&directory.join("inputs/worker-0000001-0000000.parquet"));
+    let given = given.iter().filter_map(|row| int(row, "number")).collect::<Vec<_>>();
+    assert_eq!(given, (0..40).collect::<Vec<_>>());
 }
 
 #[test]

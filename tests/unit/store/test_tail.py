@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api
 from pag_graph.builder.follow import Follower
 from pag_graph.errors import TraceFormatError
+from pag_graph.store.log import TraceLog
 from pag_graph.store.meta import read_meta, write_meta
 from pag_graph.store.tail import GIVE_UP_NS, Tail
+from pag_graph.store.trace import Trace
 from pag_graph.store.trace_files import EVENTS, META
 from tests.support.compare import committed, differences
 from tests.support.growing import GrowingTrace, rounds
@@ -91,3 +94,38 @@ def test_what_comes_after_all_is_refused(tmp_path: Path) -> None:
     lacking.growing.finish()
     with pytest.raises(TraceFormatError, match="came after"):
         lacking.step(GIVE_UP_NS + 2)
+
+
+def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace", joined=3)
+    tail = Tail(growing.path)
+    # Of two portions it sees the second only: the last of one file, and the first of the next.
+    for epoch in range(7):
+        growing.write_until(epoch)
+        if epoch != 5:
+            assert tail.look(0)
+            assert tail.rows == sum(growing.rows)
+    growing.finish()
+    assert tail.look(0)
+    assert not tail.look(0)
+    assert max(file.name for file in (growing.path / EVENTS).iterdir()) == "worker-0000001-0000002.parquet"
+    log = tail.log()
+    assert log is not None
+    whole = TraceLog.index(Trace.open(growing.path))
+    for worker in (0, 1):
+        assert [len(log.arrivals[worker]), log.rows_of(worker)] == [8, whole.rows_of(worker)]
+        assert log.read(worker, 0, log.rows_of(worker), ["seq", "t_ns"]) == whole.read(
+            worker, 0, whole.rows_of(worker), ["seq", "t_ns"]
+        )
+    assert tail.trace().findings.num_rows == 0
+
+
+def test_a_file_that_changes_is_refused(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace", joined=3)
+    growing.write_until(3)
+    tail = Tail(growing.path)
+    tail.look(0)
+    file = growing.path / EVENTS / "worker-0000001-0000000.parquet"
+    pq.write_table(pq.read_table(file).slice(1), file)
+    with pytest.raises(TraceFormatError, match="does not begin any more"):
+        tail.look(0)
