@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from pag_graph import api
@@ -73,6 +74,10 @@ class Agreement:
     common_ns: int
     rests_ns: int
     """Inferred waiting while the log says that the worker rested without waiting for anybody."""
+    looks_ns: int
+    """Inferred waiting before a park: the worker has nothing to do any more, and looks once more, in vain."""
+    looks: int
+    """In how many waits."""
     shares: dict[str, float]
     """By type: the share of the critical paths of all rounds by inference, minus that by the log."""
 
@@ -80,6 +85,12 @@ class Agreement:
     def precision(self) -> float:
         """Share of the inferred waiting that the log confirms, or in which the worker rested by the log."""
         return (self.common_ns + self.rests_ns) / self.inferred_ns if self.inferred_ns else 1.0
+
+    @property
+    def precision_of_polling(self) -> float:
+        """The same where a look in vain belongs to the wait after it, as of a worker that polls (CPA Fig. 5.1)."""
+        right = self.common_ns + self.rests_ns + self.looks_ns
+        return right / self.inferred_ns if self.inferred_ns else 1.0
 
     @property
     def recall(self) -> float:
@@ -106,11 +117,14 @@ def compare(trace: Path, folder: Path) -> Agreement:
     api.build(silence(trace, folder / "silenced"), folder / "inferred.pag", engine="local")
     logged, inferred = api.open(folder / "logged.pag"), api.open(folder / "inferred.pag")
     waits = _stretches(inferred, ("waiting",))
+    looks = _looks(waits, _stretches(logged, ("waiting", *_RESTS)))
     return Agreement(
         logged_ns=_length(_stretches(logged, ("waiting",))),
         inferred_ns=_length(waits),
         common_ns=_overlap(waits, _stretches(logged, ("waiting",))),
         rests_ns=_overlap(waits, _stretches(logged, _RESTS)),
+        looks_ns=sum(looks),
+        looks=sum(look > 0 for look in looks),
         shares=_differences(_path_shares(logged), _path_shares(inferred)),
     )
 
@@ -142,6 +156,20 @@ def _overlap(one: pl.DataFrame, other: pl.DataFrame) -> int:
     return total
 
 
+def _looks(waits: pl.DataFrame, rests: pl.DataFrame) -> list[int]:
+    """Per wait in which the worker rested by the log: how long it did not before the last such rest."""
+    looks = []
+    for (worker,), mine in waits.group_by("worker"):
+        theirs = rests.filter(pl.col("worker") == worker)
+        begins, ends = theirs["begin"].to_numpy(), theirs["end"].to_numpy()
+        for begin, end in mine.select("begin", "end").iter_rows():
+            first, after = np.searchsorted(ends, begin, "right"), np.searchsorted(begins, end)
+            if first < after:
+                rested = np.minimum(ends[first:after], end) - np.maximum(begins[first:after], begin)
+                looks.append(int(min(ends[after - 1], end) - begin - rested.sum()))
+    return looks
+
+
 def _path_shares(pag: api.Pag) -> dict[str, float]:
     """Share of each type of activity in the critical paths of all rounds together."""
     rounds = pag.epochs.filter(pl.col("role") == "round")["epoch"].to_list()
@@ -166,7 +194,8 @@ def main(traces: list[str]) -> None:
             most = max(found.shares.items(), key=lambda item: abs(item[1]))
             sys.stdout.write(
                 f"| `{Path(name).name}` | {found.logged_ns / 1e6:.2f} | {found.inferred_ns / 1e6:.2f} |"
-                f" {found.precision:.1%} | {found.recall:.1%} | {most[0]} {100 * most[1]:+.1f} |\n"
+                f" {found.precision:.1%} | {found.looks:,} | {found.looks_ns / 1e6:.2f} |"
+                f" {found.precision_of_polling:.1%} | {found.recall:.1%} | {most[0]} {100 * most[1]:+.1f} |\n"
             )
 
 

@@ -1,0 +1,243 @@
+"""Differential Dataflow's tables of latency and throughput, made with the adapter's programs: is their shape the same.
+
+``python -m bench.differential`` records `degrees` and `bfs` under many loads, and writes ``docs/differential.md``;
+about five minutes on an idle machine. ``--quick`` records smaller graphs, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import harness
+from pag_graph import api
+from pag_graph.runtime.threads import CORES
+from pag_graph.sources.record import build_program, run_program
+
+PAGE = harness.ROOT / "docs" / "differential.md"
+_MARKS = ("<!-- begin differential -->", "<!-- end differential -->")
+_PERIOD_US = 1_000
+_SECONDS = 5.0
+_FEW, _MANY = 1_000, 100_000
+
+
+class Closed(NamedTuple):
+    """What a closed loop does with inputs of a size: one after the other."""
+
+    batch: int
+    latency_s: float
+    per_s: float
+    """Changes per second."""
+
+
+class Open(NamedTuple):
+    """What an open loop does with what it is offered."""
+
+    offered_per_s: float
+    p50_s: float
+    p99_s: float
+    max_s: float
+    stable: bool = True
+
+
+LARGE = [
+    Closed(1, 0.000022360, 44723.61),
+    Closed(10, 0.000096040, 104122.98),
+    Closed(100, 0.000642212, 155711.79),
+    Closed(1_000, 0.004543951, 220072.78),
+    Closed(10_000, 0.030170409, 331450.60),
+    Closed(100_000, 0.209353117, 477661.86),
+    Closed(1_000_000, 1.654989484, 604233.44),
+]
+"""Differential's degrees of 10 million nodes and 50 million edges, one worker."""
+SMALL = [
+    Closed(1, 0.000015030, 66531.79),
+    Closed(10, 0.000025207, 396714.95),
+    Closed(100, 0.000080650, 1239930.37),
+    Closed(1_000, 0.000646346, 1547159.74),
+    Closed(10_000, 0.007631104, 1310426.40),
+    Closed(100_000, 0.088007205, 1136270.59),
+    Closed(1_000_000, 0.908435692, 1100793.38),
+]
+"""The same of 10 nodes and 50 edges."""
+OFFERED = [
+    Open(100_000, 0.000278569, 0.026223434, 0.097659698),
+    Open(200_000, 0.008157470, 0.229676978, 0.309386978),
+    Open(300_000, 0.054992987, 0.241406483, 1.186357171),
+    Open(400_000, 0.203661730, 0.566640573, 1.560094012),
+    Open(500_000, 0.561085336, 2.601315288, 2.687729288),
+]
+"""The large graph when changes come by the clock, one worker."""
+_LARGE_INPUTS = {1: 2_000, 10: 2_000, 100: 1_000, 1_000: 300, 10_000: 60, 100_000: 15, 1_000_000: 4}
+_SMALL_INPUTS = {1: 4_000, 10: 4_000, 100: 4_000, 1_000: 2_000, 10_000: 200, 100_000: 30, 1_000_000: 5}
+_BFS_INPUTS = {1: 500, 10: 200, 100: 60, 1_000: 20, 10_000: 6}
+
+
+def closed_shape(rows: list[Closed], *, plateau: bool) -> dict[str, bool]:
+    """Say what of Differential's table holds of rows, by batch: a larger batch takes longer, but not in proportion.
+
+    Parameters
+    ----------
+    rows
+        By batch, ascending.
+    plateau
+        Whether throughput ends to grow within the table, as it does of a small graph.
+    """
+    rates = [row.per_s for row in rows]
+    peak = rates.index(max(rates))
+    shape = {
+        "latency grows with the batch": all(one.latency_s < other.latency_s for one, other in pairwise(rows)),
+        "throughput grows more than fivefold from the smallest batch to the best": max(rates) > 5 * rates[0],
+    }
+    if plateau:
+        half = next(place for place, rate in enumerate(rates) if rate > max(rates) / 2)
+        shape["half of the best throughput is reached with 1,000 changes or fewer"] = rows[half].batch <= _FEW
+        shape["from there on throughput stays within half of the best"] = min(rates[half:]) > max(rates) / 2
+    else:
+        shape["throughput grows up to 100,000 changes or more"] = rows[peak].batch >= _MANY
+    return shape
+
+
+def open_shape(rows: list[Open], closed: list[Closed]) -> dict[str, bool]:
+    """Say what of Differential's table holds of rows, by offered load, beside those of the closed loop."""
+    best = max(row.per_s for row in closed)
+    beside = [(row, min((c.latency_s for c in closed if c.per_s >= row.offered_per_s), default=0.0)) for row in rows]
+    return {
+        "the median grows with the load": all(one.p50_s < other.p50_s for one, other in pairwise(rows)),
+        "at the least load the slowest takes more than ten medians": rows[0].max_s > 10 * rows[0].p50_s,
+        "the slowest takes longer than a closed loop that does as much": all(
+            row.max_s > least for row, least in beside
+        ),
+        "what is offered beyond the best of the closed loop is not kept up with": not any(
+            row.stable for row in rows if row.offered_per_s > best
+        ),
+    }
+
+
+def closed_loop(program: str, arguments: dict[str, int], inputs: dict[int, int], workers: int) -> list[Closed]:
+    """Record a program once per size of its inputs."""
+    count = "inputs" if program == "degrees" else "rounds"
+    rows = []
+    for batch, number in inputs.items():
+        pooled = _record(program, {**arguments, "batch": batch, count: number}, workers)
+        # The edges of `bfs` are shared between its workers; each of `degrees` has its own.
+        total = batch * workers if program == "degrees" else batch
+        rows.append(Closed(total, pooled["mean_ns"] / 1e9, pooled["achieved_per_s"] / workers * total))
+    return rows
+
+
+def open_loop(arguments: dict[str, int], offered: list[int], seconds: float, workers: int) -> list[Open]:
+    """Record `degrees` once per load."""
+    rows = []
+    for load in offered:
+        batch = round(load * _PERIOD_US / 1e6 / workers)
+        given = {**arguments, "batch": batch, "inputs": round(seconds * 1e6 / _PERIOD_US), "period": _PERIOD_US}
+        pooled = _record("degrees", given, workers)
+        tail = (pooled[name] / 1e9 for name in ("p50_ns", "p99_ns", "max_ns"))
+        rows.append(Open(load, *tail, stable=bool(pooled["stable"])))
+    return rows
+
+
+def _record(program: str, arguments: dict[str, int], workers: int) -> dict[str, float]:
+    """Record a program once; return what `pag load-curve` says of all its workers."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
+        run_program(build_program(program), Path(folder) / "trace", ["-w", str(workers), *given])
+        return api.load_curve([Path(folder) / "trace"]).to_pylist()[-1]
+
+
+def _closed_table(rows: list[Closed], theirs: list[Closed] | None = None) -> list[str]:
+    beside = theirs or []
+    lines = ["| changes at once | latency | changes/s |" + " Differential: latency | changes/s |" * bool(beside)]
+    lines.append("|--:|--:|--:|" + "--:|--:|" * bool(beside))
+    for place, row in enumerate(rows):
+        line = f"| {row.batch:,} | {row.latency_s * 1e3:.3f} ms | {row.per_s:,.0f} |"
+        if beside:
+            line += f" {beside[place].latency_s * 1e3:.3f} ms | {beside[place].per_s:,.0f} |"
+        lines.append(line)
+    return [*lines, ""]
+
+
+def _open_table(rows: list[Open], theirs: list[Open]) -> list[str]:
+    lines = ["| offered | median | 99 % | longest | kept up | Differential: median | 99 % | longest |"]
+    lines.append("|--:|--:|--:|--:|---|--:|--:|--:|")
+    known = {row.offered_per_s: row for row in theirs}
+    for row in rows:
+        cells = [f"{value * 1e3:.3f} ms" for value in row[1:4]]
+        other = known.get(row.offered_per_s)
+        cells += [
+            "yes" if row.stable else "no",
+            *([f"{value * 1e3:.3f} ms" for value in other[1:4]] if other else " " * 3),
+        ]
+        lines.append(f"| {row.offered_per_s:,.0f}/s | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _said(shape: dict[str, bool]) -> list[str]:
+    return [*(f"- {'Holds' if holds else '**Does not hold**'}: {what}." for what, holds in shape.items()), ""]
+
+
+def page(*, quick: bool) -> list[str]:
+    """Record everything, and return the lines of the page."""
+    large = {"nodes": 10_000, "edges": 50_000} if quick else {"nodes": 1_000_000, "edges": 5_000_000}
+    most = 1_000 if quick else 1_000_000
+    load, now = os.getloadavg()[0], datetime.now(UTC)
+    lines = [f"Recorded once each, on {CORES} cores, load average {load:.2f}, {now:%Y-%m-%d %H:%M} UTC.", ""]
+    size = f"{large['nodes']:,} nodes and {large['edges']:,} edges"
+    one = closed_loop("degrees", large, _up_to(most, _LARGE_INPUTS), 1)
+    lines += [f"### `degrees`, {size}, one worker, closed loop", "", *_closed_table(one, LARGE)]
+    lines += _said(closed_shape(one, plateau=False))
+    two = closed_loop("degrees", large, _up_to(most, _LARGE_INPUTS), 2)
+    lines += [f"### `degrees`, {size}, two workers, closed loop", "", *_closed_table(two)]
+    lines += _said({"the best throughput is above that of one worker": _best(two) > _best(one)})
+    few = closed_loop("degrees", {"nodes": 10, "edges": 50}, _up_to(most, _SMALL_INPUTS), 1)
+    lines += ["### `degrees`, 10 nodes and 50 edges, one worker, closed loop", "", *_closed_table(few, SMALL)]
+    lines += _said(
+        {
+            **closed_shape(few, plateau=True),
+            "each batch takes less time than in the large graph": all(
+                small.latency_s < other.latency_s for small, other in zip(few, one, strict=True)
+            ),
+        }
+    )
+    offered = [20_000, 50_000] if quick else [50_000, 100_000, 200_000, 300_000, 400_000, 500_000]
+    by_clock = open_loop(large, offered, 1.0 if quick else _SECONDS, 1)
+    lines += [f"### `degrees`, {size}, one worker, open loop", "", *_open_table(by_clock, OFFERED)]
+    lines += _said(open_shape(by_clock, one))
+    searched = closed_loop("bfs", {"nodes": 20_000, "edges": 60_000}, _up_to(most, _BFS_INPUTS), 1)
+    lines += ["### `bfs`, 20,000 nodes and 60,000 edges, one worker, closed loop", "", *_closed_table(searched)]
+    growing = {"latency grows with the batch": all(a.latency_s < b.latency_s for a, b in pairwise(searched))}
+    growing["throughput grows with the batch"] = all(a.per_s < b.per_s for a, b in pairwise(searched))
+    return [*lines, *_said(growing)]
+
+
+def _up_to(most: int, inputs: dict[int, int]) -> dict[int, int]:
+    return {batch: number for batch, number in inputs.items() if batch <= most}
+
+
+def _best(rows: list[Closed]) -> float:
+    return max(row.per_s for row in rows)
+
+
+def main() -> None:
+    """Record, compare, and write the page."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--quick", action="store_true", help="Record smaller graphs, and write nothing.")
+    quick = options.parse_args().quick
+    lines = page(quick=quick)
+    if quick:
+        sys.stdout.write("\n".join(lines))
+        return
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_MARKS[0])
+    after = rest.partition(_MARKS[1])[2]
+    PAGE.write_text("\n".join([before + _MARKS[0], "", *lines]) + _MARKS[1] + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
