@@ -1,8 +1,9 @@
 """A trace that is being written: what has come since the last look, without looking at all of it again.
 
 A recorder numbers the files of a worker without gaps, lets each appear whole, and writes ``meta.json`` after the tables
-that it goes with. So the next files have names that can be asked for, and what ``meta.json`` calls complete is. Until the
-next file of a worker is there, its last one may be replaced by one that begins with the same row groups and has more.
+that it goes with. So the next files have names that can be asked for, and what ``meta.json`` calls complete is. Until
+the next file of a worker is there, its last one may be replaced by one that begins with the same row groups and has
+more.
 """
 
 from __future__ import annotations
