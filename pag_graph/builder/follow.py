@@ -115,6 +115,7 @@ class Follower:
         self._made: list[Made] = []
         self._folded: tuple[RunPlan, Folded] | None = None
         self._checked = kept is None
+        self._held: Mapping[str, Any] | None = None
         self.ongoing: Ongoing | None = None
         """What the run is doing, as of the last step."""
         self.answers = False
@@ -245,7 +246,7 @@ class Follower:
         last = last_to_answer(built, plan.trace)
         pending = (epoch for epoch, _ in (begin or Saved()).answered.pending)
         self.answered = tuple(epoch for epoch in (*pending, *(row.epoch for row in closed)) if epoch <= last)
-        derive = partial(self._derive, kept=self._kept, answered=last)
+        derive = partial(self._derive, kept=self._kept, answered=last, held=self._held)
         swaps = {} if begin is None else self._compaction.ready()
         info, parts = commit_finished(
             self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True, swaps=swaps
@@ -255,7 +256,7 @@ class Follower:
         self._begin = saved.load(info)
         self._state = (self._begin or Saved()).state.copy()
         self._kept = self._previous = info
-        self._run, self._made, self._folded = info.run, [], None
+        self._run, self._made, self._folded, self._held = info.run, [], None, None
         return info, closed
 
     def remove(self, keep: Keep, *, exactly: bool = False) -> StoreInfo | None:
@@ -301,7 +302,8 @@ class Follower:
         Returns
         -------
         StoreInfo or None
-            The new state of the store; None where there is nothing to say, or nothing was committed before.
+            The new state of the store; None where there is nothing to say. Before the first commit there is no store
+            that could hold an alert; then the first commit says it.
 
         Raises
         ------
@@ -310,7 +312,10 @@ class Follower:
         StoreError
             If the file system refuses; nothing is visible then.
         """
-        if self._kept is None or (info := commit_derived(self._kept, self._derive, held)) is None:
+        if self._kept is None:
+            self._held = held
+            return None
+        if (info := commit_derived(self._kept, self._derive, held)) is None:
             return None
         self._compaction.committed(info, {}, {}, anew=False)
         self._kept, self._previous, self._run = info, info, info.run

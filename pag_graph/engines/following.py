@@ -294,8 +294,9 @@ class Following:
 
     def _held(self, follower: Follower, held_s: float) -> Committed | None:
         """Let rules look at what holds the frontier; what they say is a commit of its own."""
-        ongoing, live = follower.ongoing, None if follower.store is None else follower.store.live
-        asked = live is not None and any(rule["query"] == FRONTIER for rule in live["rules"])
+        ongoing, store = follower.ongoing, follower.store
+        # Before the first commit nobody knows whether a rule asks; who derives does.
+        asked = store is None or (store.live is not None and any(r["query"] == FRONTIER for r in store.live["rules"]))
         if not asked or ongoing is None or ongoing.epoch is None or ongoing.holder is None:
             return None
         row = {"epoch": ongoing.epoch, "held_ns": round(held_s * 1e9), **ongoing.holder._asdict()}

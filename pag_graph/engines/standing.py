@@ -134,6 +134,8 @@ class Standings:
                 watch.let_go(answered)
                 if held is not None:
                     watch.hold(held)
+                    # Before the first commit it may have held what is answered now.
+                    watch.let_go(answered)
         if only_new and not added and not new_rules and not any(watch.events for watch in watches):
             return None
         written = _Written(state=state)

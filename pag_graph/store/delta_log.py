@@ -453,9 +453,10 @@ def write_version(
         id_ = before.id or _whole(directory, before).id or str(uuid.uuid4())
         actions += [{"protocol": PROTOCOL}, {"metaData": metadata_action(schema, id_, now)}]
     actions += [
-        {"add": add_action(part, now) | {"dataChange": path not in moved}}
+        {"add": add_action(part, now) | {"dataChange": path not in moved and path not in before.files}}
         for path, part in files.items()
-        if path not in before.files
+        # Whoever adds the next version looks here for what that replaces.
+        if path not in before.files or part.provisional
     ]
     actions += [
         {"remove": {"path": path, "deletionTimestamp": now, "dataChange": path not in moved, "size": part.size_bytes}}

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pag_graph.motif.alerts import Rule
 from pag_graph.testing.traces import SmallTrace, draw
 
 if TYPE_CHECKING:
@@ -49,3 +50,10 @@ def skewed_rounds(count: int, skewed: Collection[int], seed: int = 0) -> SmallTr
 def portions(whole: SmallTrace, rounds: Collection[int]) -> list[SmallTrace]:
     """Return what of a log is there after some numbers of rounds, and then all of it."""
     return [*(replace(whole.until_epoch(number - 1), complete=False) for number in rounds), whole]
+
+
+LIMITS = "invariants:learn=false:message-max-ns=150:some-progress=false"
+SLOW = Rule(
+    name="slow", query=LIMITS, where="row.type = 'data_message' and row.observed > ns(150)", subject=("to_worker",)
+)
+"""A rule that data for worker 0 violates in skewed rounds, and nothing else."""

@@ -17,7 +17,8 @@ from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph.run import Run
 from pag_graph.motif.alerts import BUILT_IN, Rule, read_rules
 from pag_graph.store.delta import open_store
-from tests.support.skewed_rounds import portions, skewed_rounds
+from tests.support.compare import committed, differences
+from tests.support.skewed_rounds import SLOW, portions, skewed_rounds
 from tests.support.standing_sums import check_sums
 
 if TYPE_CHECKING:
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from pag_graph.testing.traces import SmallTrace
 
 ROOT = Path(__file__).parents[3]
-LIMITS = "invariants:learn=false:message-max-ns=150:some-progress=false"
-SLOW = Rule(
-    name="slow", query=LIMITS, where="row.type = 'data_message' and row.observed > ns(150)", subject=("to_worker",)
-)
 LEARNED = Rule(
     name="learned",
     query="invariants:at-least=3:least-ns=5:tolerance=0.01:deviations=1",
@@ -121,6 +118,17 @@ def test_a_rule_that_comes_later_looks_back(store: Path, tmp_path: Path) -> None
         name: before.table(name).files for name in ("edges", "epochs")
     }
     assert not api.build(tmp_path / "trace-2", place, engine="local", mode="append", alerts=[SLOW]).committed
+
+
+def test_what_a_rule_left_alone_is_replaced_by_the_next_append(tmp_path: Path) -> None:
+    # Each from a store that was opened anew, as another process would: the rule's commit adds no row of the graph.
+    parts = portions(skewed_rounds(16, {6, 7}), [9])
+    place = grow(parts[:1], tmp_path, [LEARNED])
+    api.build(tmp_path / "trace-0", place, engine="local", mode="append", alerts=[SLOW])
+    grown = api.build(parts[1].write(tmp_path / "1"), place, engine="local", mode="append").store
+    once = api.build(tmp_path / "1", tmp_path / "once", engine="local").store
+    assert differences(committed(grown.path), committed(once.path)) == ""
+    assert grown.scan("epochs").collect()["epoch"].is_unique().all()
 
 
 @pytest.mark.parametrize(

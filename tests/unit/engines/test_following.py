@@ -153,6 +153,26 @@ def test_a_worker_that_holds_the_frontier_is_an_alert_until_its_epoch_is_answere
     assert differences(committed(store), committed(built(growing, tmp_path / "once"))) == ""
 
 
+@pytest.mark.parametrize("more", [(), (lambda: None,)], ids=["at once", "later"])
+def test_what_was_held_before_the_first_commit_is_an_alert_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[Callable[[], None], ...]
+) -> None:
+    monkeypatch.setattr("pag_graph.engines.following.HELD_EVERY_S", 0.0)
+    whole = rounds(6)
+    trace = replace(replace(draw(*("" for _ in range(3))), complete=True), events=(*whole.events, ()))
+    growing, store = GrowingTrace(trace, tmp_path / "trace"), tmp_path / "store"
+    # The third worker never logs: nothing can be committed before the trace is complete.
+    steps = [lambda: growing.write_until(4), *[lambda: None] * 4, growing.finish, *more]
+    following(growing, store, *steps, derive=standings(alerts=[HELD])).run()
+    assert [(event, json.loads(subject), epoch) for event, subject, epoch in events(store)] == [
+        ("opened", {"worker": 2}, 0),
+        ("resolved", {"worker": 2}, 0),
+    ]
+    [row, _] = pag_graph.alerts(store).to_pylist()
+    assert json.loads(row["row"])["why"] == "unborn"
+    assert differences(committed(store), committed(built(growing, tmp_path / "once"))) == ""
+
+
 def test_a_short_hold_is_no_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pag_graph.engines.following.HELD_EVERY_S", 0.0)
     growing, store = GrowingTrace(rounds(8), tmp_path / "trace"), tmp_path / "store"
