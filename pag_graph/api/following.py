@@ -134,7 +134,7 @@ def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], op
 
     rules, keep = options.get("rules"), Keep.of(options.get("keep", "all"))
     return Following(
-        # Who follows for long may change the folder that it works in.
+        # A process that follows for long may change its working directory.
         Path(source).absolute(),
         Path(store).absolute(),
         rules=None if rules is None else RuleSet(rules),

@@ -143,7 +143,7 @@ def main() -> None:
     except errors.PagGraphError as error:
         _fail(error)
     except BrokenPipeError:
-        # Whoever read our output has seen enough (as `head` does).
+        # The reader of our output has seen enough (as `head` does).
         _write_no_more()
         sys.exit(0)
     except OSError as error:

@@ -51,7 +51,7 @@ def _console(*, soft_wrap: bool = False, stderr: bool = False) -> Console:
         """A console for text of traces."""
 
         def print(self, *objects: Any, **more: Any) -> None:
-            """Print texts as they are, but for what a terminal would obey."""
+            """Print texts as they are, except for characters that a terminal would obey."""
             shown = (printable_lines(each) if isinstance(each, str) else each for each in objects)
             super().print(*shown, **more)
 
@@ -110,7 +110,7 @@ def print_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print lines of text as they are, but for what a terminal would obey."""
+    """Print lines of text as they are, except for characters that a terminal would obey."""
     sys.stdout.write(printable_lines(text) + "\n")
 
 

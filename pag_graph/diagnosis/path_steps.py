@@ -54,7 +54,7 @@ def marked_steps(run: Run, path: CriticalPath) -> pl.DataFrame:
     """Return the steps of a path, rows of `CRITICAL_PATH`, with `flags` of their edges and `inferred`."""
     steps = pl.DataFrame(pl.from_arrow(path.steps))
     keys = steps.select(src="edge_src", dst="edge_dst")
-    # Of the edges, which are many, only those of the path.
+    # There are many edges; only those of the path are read.
     edges = run.scan("edges").select("src", "dst", "flags").join(keys.lazy().unique(), on=["src", "dst"], how="semi")
     known = edges.collect().unique(["src", "dst"], keep="first")
     flags = keys.join(known, on=["src", "dst"], how="left", maintain_order="left")["flags"]

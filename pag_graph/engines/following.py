@@ -242,7 +242,7 @@ class Following:
             kept = None if self._replace else previous
             begin(folder, anew=kept is None)
             if kept is not None:
-                # Whoever made it may have been killed before he could.
+                # Its maker may have been killed before that.
                 note_newest(self._store / "epochs", kept.versions["epochs"])
                 # What is asked for from now on is answered at once, also where nothing new comes.
                 kept = previous = commit_derived(kept, self._derive) or kept
@@ -314,7 +314,7 @@ class Following:
     def _ending(self, tail: Tail, idle_s: float) -> Ending | None:
         if tail.complete and self._until.complete:
             return "complete"
-        # Behind a file that lacks there are others, which are read when nobody waits for it any more.
+        # There are files behind a missing one; they are read once it is no longer waited for.
         if self._until.idle_s is not None and idle_s >= self._until.idle_s and not tail.awaited:
             return "idle"
         return None
@@ -327,7 +327,7 @@ class Following:
             hint = "Was logging switched on before the dataflow was built, and was the log flushed at the end?"
             raise TraceFormatError(message, hint, {"file": str(self._source)})
         if log is not None and not follower.holds(tail.trace()):
-            # Who is stopped leaves only what is final: the program goes on, and the next one goes on with it.
+            # A stopped follower leaves only what is final: the program runs on, and the next follower resumes.
             show = ending != "stopped" or tail.complete
             closed = follower.advance(tail.trace(), log, show=show)
             self._closed_ns = time.time_ns()
@@ -376,7 +376,7 @@ class Following:
         if self._keep == Keep():
             return
         done = follower.remove(self._keep, exactly=exactly) is not None
-        # Whoever removed may have been killed before the files went.
+        # The process that removed them may have been killed before their files were deleted.
         if done or (exactly and follower.store is not None and follower.store.removed is not None):
             self._beside(partial(vacuum, self._store, forget=True))
 

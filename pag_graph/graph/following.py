@@ -37,7 +37,7 @@ class Committed:
 
 
 class Observer(Protocol):
-    """Whoever is to be told of commits: standing queries, alerts, sinks."""
+    """An observer of commits: standing queries, alerts, sinks."""
 
     def committed(self, commit: Committed) -> None:
         """Take note of a commit.

@@ -73,7 +73,7 @@ def epochs_of(windows: Sequence[Window]) -> I64:
 def labels(run: Run, epochs: I64) -> tuple[I64, I64]:
     """Return the first and the last epoch that rows of `epochs` stand for, of those with these numbers."""
     # A row stands for all epochs after the row before it; where the run ends with the last one, also for later ones. A
-    # run that is being followed goes on: what carries a later epoch belongs to windows that nobody knows yet.
+    # run that is being followed goes on: events of later epochs belong to windows that are not known yet.
     known = run.epochs["epoch"].to_numpy()
     ended = run.epochs["end_ns"][-1] >= run.end_ns
     last = np.iinfo(np.int64).max if ended else known[-1]
@@ -102,7 +102,7 @@ def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: B
     window
         The place of the window per entry; -1 where a row belongs to none.
     """
-    # Who only looks into a store needs no compiler.
+    # Just looking into a store needs no compiler.
     from pag_graph.kernels.arranging import spread
 
     if run.epochs_are_islands:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _NOT_RUN = {*RESTING_TYPES, ActivityType.WAITING, ActivityType.SPINNING, ActivityType.SCHEDULING}
-"""Who waits for an operator, looks whether it has work or schedules it on others does not run it."""
+"""A worker that waits for an operator, checks whether it has work or schedules it on others does not run it."""
 _RUN = [str(kind) for kind in LOCAL_TYPES if kind not in _NOT_RUN]
 
 

@@ -67,7 +67,7 @@ class Run:
         return run
 
     def since(self, epoch: int, instant_ns: int) -> Run:
-        """Return the same run as if what came before were removed, but for its edges, which are all there.
+        """Return the same run as if everything earlier were removed, except its edges, which are all there.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Run:
 
     def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
         """Return a lazy frame over one of the store's tables, as committed (see `StoreInfo.scan`)."""
-        # Of a table that was asked for whole, all files are checked.
+        # If a whole table was asked for, all of its files are checked.
         if table in self._scans:
             return self._scans[table]
         frame = self.info.scan(table, near)

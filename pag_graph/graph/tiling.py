@@ -173,7 +173,7 @@ def scan_near(run: Run, windows: Sequence[Window], belongs: Belongs) -> pl.LazyF
 
 
 def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> Tiling:
-    # Who only looks into a store needs no compiler.
+    # Just looking into a store needs no compiler.
     from pag_graph.kernels.arranging import arrange
 
     edge, window = members(run, windows, edges, belongs)
@@ -212,7 +212,7 @@ def ordered(window: I64, *keys: I64) -> I64:
     I64
         Rows. O(rows log rows of a window).
     """
-    # Who only looks into a store needs no compiler.
+    # Just looking into a store needs no compiler.
     from pag_graph.kernels.arranging import sort_within
 
     order = np.arange(len(window))

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     dropped: I8
     """Not 0 for rows that become no vertex."""
     gaps: I64
-    """Rows right before which others are missing, ascending: what the worker did there nobody knows."""
+    """Rows right before which others are missing, ascending: what the worker did there is not known."""
 
 
 class Judged(NamedTuple):
@@ -158,7 +158,7 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
         if not have_previous:
             segment, code, have_previous = pos, NO_EDGE, True
             if t[row] > 0 and not born:
-                # The origin on this worker: what it did before its first event nobody knows.
+                # The origin on this worker: what it did before its first event is not known.
                 segment, inserted, code = pos - 1, INSERTED_START, UNKNOWN
         elif interval < unparks.shape[0] and unparks[interval] == row:
             code = _edge_of_verdict(verdicts[interval])
@@ -188,7 +188,7 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
     if not stretch.ends_run:
         return vertices
     if not have_previous:
-        # A worker without events: nobody knows what it did, from the origin to the end.
+        # A worker without events: what it did is not known, from the origin to the end.
         segment = 1
         _insert(graph, 0, (INSERTED_START, segment, 0, segment), NO_EDGE)
         vertices = 1

@@ -70,7 +70,7 @@ def judge_waits(waits: Stretches, rows: Rows, reads: Reads, clocks: Clocks) -> t
     Notes
     -----
     Of the messages that are read in the instant in which a stretch ends, before another activity starts, the one sent
-    last ended it (ties: the lowest vertex): whoever waits for several goes on with the last of them. Every row is
+    last ended it (ties: the lowest vertex): a worker that waits for several goes on with the last of them. Every row is
     looked at once per stretch that ends in its instant with time behind it: O(rows).
 
     Examples

@@ -70,7 +70,7 @@ def missing(name: str, types: str) -> bool:
     wanted = variants(_Now.parts)
     if (name, types) not in wanted:
         return False
-    # Once: what is still missing then is compiled by whoever calls it.
+    # Once: what is still missing then is compiled by its caller.
     _Now.parts = frozenset()
     _compile(wanted, _Now.tell or (lambda *_: None))
     return True
@@ -81,7 +81,7 @@ def _compile(wanted: Sequence[tuple[str, str]], tell: Tell) -> None:
     places, give = os.pipe()
     told, done = os.pipe()
     tell(LABEL, 0, len(wanted))
-    # Whoever is free takes the next one: a byte each, which no two processes can read.
+    # A free process takes the next one: a byte each, which no two processes can read.
     os.write(give, bytes(range(len(wanted))))
     os.close(give)
     code = "import sys; from pag_graph.kernels.compiling import serve; serve(sys.argv[1])"

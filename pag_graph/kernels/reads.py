@@ -72,7 +72,7 @@ class Waits(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """Who reads, and what its source says of arrivals."""
+    """The reading worker, and what its source says of arrivals."""
 
     worker: int
     first_order: int

@@ -176,8 +176,8 @@ def walk(spans: Spans, cuts: Cuts, roots: I64) -> tuple[I64, Parts]:
     Notes
     -----
     Where a return ends a wait, the path goes on with the span that returned; at a span's start, with its caller. Of
-    several returns at one time the one sent last ended the wait; then that of the lowest lane. Linear but for a search
-    in the cuts of a span.
+    several returns at one time the one sent last ended the wait; then that of the lowest lane. Linear, except for a
+    search in the cuts of a span.
 
     Examples
     --------

@@ -77,7 +77,7 @@ _FEW = 1024
 
 @kernel
 def _fill_sums(rows: Rows, reads: Reads, kind: I8, sums: _Sums) -> int:
-    """Do as `sum_reads`, but for the reader; return how many sums there are, -1 if there is not room for them."""
+    """Do as `sum_reads`, except for the reader; return how many sums there are, -1 if there is not room for them."""
     _, _, peer, channel, records, size, _ = rows
     read_rows, send_id, _, send_epoch = reads
     numbers, table = sums

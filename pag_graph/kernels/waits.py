@@ -38,7 +38,7 @@ class Reads(NamedTuple):
     """Rows that read a message, ascending."""
     came: I64
     """Per such row: when the message arrived (common clock), or where that is not known when it was sent; the smallest
-    integer where nobody knows that either."""
+    integer where that is not known either."""
     arrival_known: NDArray[np.bool_]
     """Per such row: whether that is when it arrived."""
     looked: I64

@@ -200,8 +200,8 @@ CRITICAL_PATH = pa.schema(
         _column("operator", _I64, "operator that was active", null=True),
         _column("channel", _I64, "channel of a message", null=True),
         _column("records", _I64, "records in the message, or read in the activation", null=True),
-        _column("edge_src", _I64, "src of the store's edge, the same as src but for cuts"),
-        _column("edge_dst", _I64, "dst of the store's edge, the same as dst but for cuts"),
+        _column("edge_src", _I64, "src of the store's edge, the same as src except at cuts"),
+        _column("edge_dst", _I64, "dst of the store's edge, the same as dst except at cuts"),
         _column("alternatives", _I32, "other messages that may have ended the wait instead"),
     ]
 )

@@ -16,7 +16,7 @@ from pag_graph.errors import InvalidParameterError
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&])")
 
 NO_TEXT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
-"""What no text file should hold: control characters but for tabs and line feeds, and what turns the direction round."""
+"""What text files should not hold: control characters except tabs and line feeds; marks that reverse direction."""
 FORMULA = r"^[=+\-@'\t\n\uff1d\uff0b\uff0d\uff20]"
 """Begins of cells that spreadsheets do not take for text, and the apostrophe by which they are told."""
 NOT_SHOWN = "\ufffd"

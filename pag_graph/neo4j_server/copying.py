@@ -1,6 +1,6 @@
 """A second server with a copy of the data, which can be asked and not written: for those who only ask.
 
-Neo4j Community knows no roles: whoever has the password may write. A server that is read-only as a whole is what keeps
+Neo4j Community has no roles: everybody with the password may write. A server that is read-only as a whole is what keeps
 the data as it is.
 """
 

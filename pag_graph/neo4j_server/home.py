@@ -153,7 +153,7 @@ def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) ->
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; whoever reads it sees the old text or the new one."""
+    """Write a file that only its owner can read; readers see either the old text or the new one."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
     with open(new, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

@@ -1,7 +1,7 @@
 """Neo4j's jars: pinned in `neo4j.lock`, fetched by the Maven client jgo, checked by sha256.
 
 An installation is one folder, named by version and lock file. A jar enters it only after its checksum held,
-by a rename; so an interrupted installation goes on where it was, and a folder is complete when no jar lacks.
+by a rename; so an interrupted installation resumes where it was, and a folder is complete when no jar is missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may write a run in the database: one loader at a time, even if it is killed, or is slow and thought dead.
+"""The right to write a run in the database: one loader at a time, even if one is killed, or slow and thought dead.
 
 The right is kept in the database, as nodes ``(:Lease {run, lane, holder, expires_ms})``. Every transaction that writes
 locks the node of its lane first and looks whether the right is still held; whoever takes the right over locks all of

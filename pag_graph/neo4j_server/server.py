@@ -297,7 +297,7 @@ def _wait_until_ready(
     Neo4jError
         When it ends, refuses the password, does not answer in time, or its disk is full.
     _OutOfMemoryError
-        When its log says that it lacks memory.
+        When its log says that it ran out of memory.
     """
     import neo4j.exceptions
 

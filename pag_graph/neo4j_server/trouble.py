@@ -41,7 +41,7 @@ def log_sizes(home: Path) -> dict[str, int]:
 
 
 def find_trouble(home: Path, since: Mapping[str, int]) -> tuple[Trouble, str] | None:
-    """Look for what a server lacks in what it has logged.
+    """Find in a server's log what it ran out of.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def find_trouble(home: Path, since: Mapping[str, int]) -> tuple[Trouble, str] | 
     Returns
     -------
     tuple or None
-        What it lacks, and the line that says so; None where no line does.
+        What it ran out of, and the line that says so; None where no line does.
     """
     for name in _LOGS:
         try:

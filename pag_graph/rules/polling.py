@@ -91,7 +91,7 @@ def pauses_of(rows: PolledRows, pause_ns: int) -> tuple[I64, int]:
     -------
     begins
         Rows with which such stretches begin, if no activity of the program is open there. The rows on either side need
-        nothing of the other, but for the time of the row before (`WaitRules.safe_cut`).
+        nothing of the other, except the time of the row before (`WaitRules.safe_cut`).
     done
         More rows change nothing in those `begins` that are not above this one; to find others it is enough to begin
         with it.

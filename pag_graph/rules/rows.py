@@ -43,7 +43,7 @@ KIND_CODES: dict[str, int] = {
     EventKind.STEP_STOP: act.OTHER + 5,
     EventKind.PROGRAM: act.PROGRAM,
 }
-"""Codes of kinds of events for the kernels; to these those from `OTHER` on are all the same, but for `PROGRAM`."""
+"""Codes of kinds of events for the kernels; to these those from `OTHER` on are all the same, except `PROGRAM`."""
 
 SPAWN, EXIT = KIND_CODES[EventKind.SPAWN], KIND_CODES[EventKind.EXIT]
 APPLICATION_START, APPLICATION_STOP = KIND_CODES[EventKind.APPLICATION_START], KIND_CODES[EventKind.APPLICATION_STOP]

@@ -326,7 +326,7 @@ def _keep(
 def _scopes(operators: pa.Table) -> _I64:
     """Return the ids of operators that contain others."""
     addresses = dict(zip(operators["operator"].to_pylist(), operators["address"].to_pylist(), strict=True))
-    # Operators whose address nobody knows are no scopes, though the outermost ones have an empty parent too.
+    # Operators with unknown addresses are no scopes, though the outermost ones have an empty parent too.
     outer = {address.rpartition(".")[0] for address in addresses.values()} - {""}
     return np.array([operator for operator, address in addresses.items() if address in outer], np.int64)
 

@@ -224,7 +224,7 @@ def worker_graph(rows: WorkerRows, seen: StatedSurvey, judged: StatedJudged, bef
         starts = np.append(rows.kind, -1)[np.append(-1, row[:-1])] == START
         records[starts] = rows.records[row[:-1]][starts[1:]]
     if rows.starts_run and (not len(row) or (t[0] > 0 and not life.born)):
-        # The origin on this worker: what it did before its first event nobody knows.
+        # The origin on this worker: what it did before its first event is not known.
         first = int(pos[0]) - 1 if len(row) else 1
         row, pos, t = (np.append(value, values) for value, values in ((INSERTED_START, row), (first, pos), (0, t)))
         kind, operator, activation, inferred, records = (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Of the machine's cores a container or `taskset` may leave some only; not every system can tell.
+# A container or `taskset` may allow only some of the machine's cores; not every system can tell.
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """How many cores this process may use, and so how many tasks run at the same time."""
 
@@ -80,7 +80,7 @@ def each(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
             except BaseException as error:  # noqa: BLE001  (raised again where the results are asked for)
                 errors[place] = error
 
-    # Who asks works as well, so nobody waits for a thread to be free. What no thread has begun by then, none need.
+    # The calling thread works too, so no call waits for a free thread. It does what no thread has begun.
     helpers = [_pool().submit(work) for _ in range(threads - 1)]
     work()
     for helper in helpers:

@@ -38,7 +38,7 @@ _SUM, _MORE, _LESS = "#8a8a94", "#e07a1f", "#1d6fa5"
 _CUT = 2
 """A waterfall begins behind 0 where its sums are so many times what they differ by."""
 _LETTERS = 300
-"""Of a name; more of it is in the rows."""
+"""Longest name that is drawn; the rows have all of it."""
 
 
 def picture(analysis: Analysis[Any], result: pa.Table | Report, *, run: Run, snapshot: Snapshot | None = None) -> str:

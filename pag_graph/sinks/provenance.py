@@ -100,7 +100,7 @@ class _Document:
         self.content: dict[str, Any] = {"prefix": {"pag": NAMESPACE}}
 
     def add(self, kind: str, name: str, facts: Mapping[str, Any] | None = None) -> str:
-        """Add an element once, without the facts that nobody knows; returns its name."""
+        """Add an element once, without unknown facts; returns its name."""
         known = {key: value for key, value in (facts or {}).items() if value is not None}
         self.content.setdefault(kind, {}).setdefault(f"pag:{name}", known)
         return f"pag:{name}"

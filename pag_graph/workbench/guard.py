@@ -1,4 +1,4 @@
-"""Who may ask the workbench: a browser on this machine that has been given the link, and no page of another origin."""
+"""Access to the workbench: for browsers on this machine that have the link, and for no page of another origin."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class News:
                 status = looked["looked_ns"]
                 yield _event("ongoing", looked)
             else:
-                # Who has gone away is noticed when something is sent.
+                # That a client has gone is noticed only when something is sent.
                 yield b":\n\n"
             await anyio.sleep(LOOK_S)
 

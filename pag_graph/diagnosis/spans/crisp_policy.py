@@ -58,7 +58,7 @@ def critical_path(
 
     Notes
     -----
-    O(n log n) but for savings, without recursion.
+    O(n log n) except for savings, without recursion.
     """
     nodes, roots = _nodes(trace)
     root = _root(trace, table, nodes, roots, (service, operation))

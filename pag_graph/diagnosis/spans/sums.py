@@ -109,7 +109,7 @@ def summed(parts: Iterable[Requests]) -> Sums:
 
     Notes
     -----
-    What it says does not depend on which traces are in which part. Linear but for sorting.
+    What it says does not depend on which traces are in which part. Linear, except for sorting.
     """
     requests, paths, owns, tree = [], [], [], _Tree()
     before = 0

@@ -162,7 +162,7 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
 
 
 def _suspicions(look: Look, causes: list[Cause]) -> list[Suspicion]:
-    """Return the patterns without a time, but for those that are causes: there the time is known."""
+    """Return the patterns without a time, except those that are causes: their time is known."""
     named = {cause.cause for cause in causes if look.matters(cause.saved_ns)}
     seen = [*suspicions(look.plans), *stream_suspicions(look.schedule.log), *serial_jobs(look)]
     return [each for each in seen if each.suspicion not in named]

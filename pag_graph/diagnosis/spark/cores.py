@@ -148,7 +148,7 @@ def _first_launches(schedule: Schedule) -> list[int]:
     out = []
     for code, added in schedule.executors.select("code", "added").iter_rows():
         launched = first.get(code)
-        # Of the stages that had begun by then, one launches tasks later on: some were waiting.
+        # If a stage that had begun by then launches tasks later on, some were waiting.
         begun = int(np.searchsorted(begins, added, side="right"))
         waiting = begun > 0 and int(reach[begun - 1]) > added
         out.append(launched if waiting and launched is not None else added)

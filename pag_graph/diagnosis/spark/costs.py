@@ -114,7 +114,7 @@ def _memory(look: Look) -> Cost | None:
     heap, share = bytes_of(setting(log, _MEMORY).value, unit="m"), share_of_memory(log)
     sampled = log.memory.filter(pl.col("heap_bytes") > 0, pl.col("task_bytes").is_not_null())
     own = set(look.schedule.executors["executor"].to_list())
-    # Native engines keep what they work on outside of the heap, and so does whoever asks Spark to.
+    # Native engines keep their data outside of the heap, and so does Spark if it is asked to.
     outside = int(sampled["off_heap_bytes"].sum()) or any(is_native(node.name) for node in look.plans)
     if heap is None or outside or "driver" in own or not own <= set(sampled["executor"].to_list()):
         return None

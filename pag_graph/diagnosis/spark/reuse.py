@@ -152,7 +152,7 @@ def _repeated(look: Look) -> Cause | None:
 
 
 def _computed(root: PlanNode) -> list[PlanNode]:
-    """Return the nodes of a plan but for those whose rows come from a cache."""
+    """Return the nodes of a plan except those whose rows come from a cache."""
     found, waiting = [], [root]
     while waiting:
         node = waiting.pop()

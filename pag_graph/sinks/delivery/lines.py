@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Whoever is handed what was committed."""
+    """A receiver of what was committed."""
 
     def deliver(self, info: StoreInfo) -> int:
         """Hand out what a state of a store has and the sink was not handed yet.

@@ -1,4 +1,4 @@
-"""Nodes with their relationships: what lacks is created, what is there is brought up to date.
+"""Nodes with their relationships: missing ones are created, others are brought up to date.
 
 What is there is read first; on a first load that is next to nothing. To create nodes together with the relationships
 between them is faster than to look for each: no node has to be found by its key, no relationship is looked for.

@@ -1,6 +1,6 @@
 """Events and the activities between them, brought from what the database holds to what it shall hold.
 
-What is there is read first. What lacks is created: a transaction creates a stretch of a worker's events together with
+First what is there is read. Missing ones are made: a transaction creates a stretch of a worker's events together with
 the activities between them (`pag_graph.sinks.neo4j.creation`). What differs is put right.
 """
 

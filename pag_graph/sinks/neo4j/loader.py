@@ -1,8 +1,8 @@
 """Epochs of a committed run, loaded into Neo4j.
 
 An event is loaded once per run, whatever windows show it. An epoch is hidden (``published: false``) until everything
-its window shows is there; whoever starts at ``(:Epoch {published: true})`` never sees half of one. Loading can be
-killed and done again at any time: what is there already is read first, what lacks is added, and what differs is put
+its window shows is there; a query that starts at ``(:Epoch {published: true})`` never sees half of one. Loading can be
+killed and repeated at any time: what is there already is read first, what is missing is added, and what differs is put
 right. While a run is loaded nobody else can write it (`pag_graph.neo4j_server.lease`).
 
 All values are parameters; the text of queries is made of names of this package (`pag_graph.sinks.neo4j.model`).

@@ -78,7 +78,7 @@ def run_query(driver: neo4j.Driver, name: str, parameters: Mapping[str, Any]) ->
     name
         Out of `pag_graph.cypher.list_queries`, such as ``analyses/critical_path``.
     parameters
-        A value for each parameter that the query declares, but for those with a default.
+        A value for each parameter that the query declares; those with a default may be absent.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """What an append has changed of a run that is loaded: taken back, or exchanged for what it is now.
 
 Epochs that every worker had left stay as they are. Of the others, those that are visible are exchanged in one
-transaction, so that whoever asks meanwhile sees them as they were or as they are, and a load that is killed changes
+transaction, so that readers see them either as they were or as they are, and a load that is killed changes
 nothing. Where they are too many for one transaction, they are hidden first and loaded as new ones are.
 """
 
