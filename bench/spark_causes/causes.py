@@ -476,6 +476,33 @@ def driver_and_tasks(spark: SparkSession, control: Control) -> None:  # noqa: AR
         time.sleep(2)
 
 
+_EXPORTS = ((1, (8000, 6000, 9000)), (3, (4000, 3000, 5000)), (1, (6000, 4000, 7000)), (5, (2000, 1500, 2500)))
+"""Queries that need nothing of each other: their tasks, fewer than cores or an odd number, and milliseconds of each."""
+
+
+def _export(spark: SparkSession, tasks: int, milliseconds: int) -> None:
+    """Wait for a slow store in so many tasks."""
+    _named(spark, f"export of {tasks} parts")
+    _run(_rows(spark, tasks, tasks).select("id", _take(milliseconds).alias("value")))
+
+
+def one_by_one(spark: SparkSession, control: Control) -> None:
+    """Run queries one after the other that need nothing of each other."""
+    _export(spark, 2, 500)
+    for tasks, sizes in _EXPORTS:
+        _export(spark, tasks, control.size(*sizes))
+
+
+def at_once(spark: SparkSession, control: Control) -> None:
+    """Run the same queries, each from a thread of its own."""
+    _export(spark, 2, 500)
+    threads = [threading.Thread(target=_export, args=[spark, tasks, control.size(*sizes)]) for tasks, sizes in _EXPORTS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 _RAMP_UP = _NO_ADAPTATION | {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",
@@ -691,7 +718,25 @@ CORES = tuple(
 )
 """The same programs with one executor, with two, and with one of two cores: predictions of the one from the other."""
 
-ALL = {cause.name: cause for cause in (*CAUSES, *CORES)}
+ORDERS = (
+    Cause(
+        name="one-by-one",
+        program=one_by_one,
+        done="Four queries that need nothing of each other run one after the other; most leave a core without work.",
+        answer="Predict from this one how long `at-once` takes.",
+        settings=_NO_ADAPTATION,
+    ),
+    Cause(
+        name="at-once",
+        program=at_once,
+        done="The same four queries, each from a thread of its own.",
+        answer="As long as predicted from `one-by-one` with --independent 'query 1,query 2,query 3,query 4'.",
+        settings=_NO_ADAPTATION,
+    ),
+)
+"""Queries that need nothing of each other, one after the other and at once: the one predicted from the other."""
+
+ALL = {cause.name: cause for cause in (*CAUSES, *CORES, *ORDERS)}
 
 
 def session(cause: Cause, *, master: str, log: Path, **more: str) -> SparkSession:

@@ -40,7 +40,7 @@ _HALTS = {
     "blacklist": "too many of the ports that there are did not help",
     STAGE_BARRIER: (
         "a stage begins when the one before is done, so a cut inside a task would make a barrier and no pipeline;"
-        " ask `pag spark LOG --cores N` for more cores, or run independent jobs at once"
+        " ask `pag spark LOG` with --cores N for more cores, or with --independent JOBS for jobs at once"
     ),
 }
 

@@ -40,6 +40,13 @@ _Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Keep trace and s
 _Cores = Annotated[
     list[int] | None, typer.Option(metavar="N", min=1, help="Predict the end with so many cores; may be repeated.")
 ]
+_Independent = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="JOBS",
+        help="Predict the end if these need not wait for each other, as 3,4,5 or 'query 0,query 1'; may be repeated.",
+    ),
+]
 _KeepTexts = Annotated[
     bool,
     typer.Option(
@@ -80,6 +87,7 @@ def spark(
     out: _Out = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace what is in the directory.")] = False,
     cores: _Cores = None,
+    independent: _Independent = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 6,
     keep_texts: _KeepTexts = False,
     against: _Against = None,
@@ -105,10 +113,13 @@ def spark(
     check_output(html, ".html", ".htm")
     check_output(markdown, ".md", ".markdown")
     written = [file for file in (html, markdown) if file is not None]
-    options: dict[str, Any] = {"written": written, "out": out, "replace": replace, "cores": cores or (), "top": top}
+    asked = {"cores": cores or (), "independent": independent or ()}
+    options: dict[str, Any] = {"written": written, "out": out, "replace": replace, "asked": asked, "top": top}
     compared = {"against": against or [], "fail_over": fail_over, "of": of}
     if fleet is not None:
-        _say_fleet(logs or [], fleet, [html, markdown, out, cores, against, history, keep_texts], top=top, form=form)
+        _say_fleet(
+            logs or [], fleet, [html, markdown, out, *asked.values(), against, history, keep_texts], top=top, form=form
+        )
         return
     with _places(logs or [], history, apps or [], name, last) as places:
         _say(places, compared, keep_texts=keep_texts, form=form, **options)
@@ -172,7 +183,7 @@ def _say(
     written: Sequence[Path],
     out: Path | None,
     replace: bool,
-    cores: Sequence[int],
+    asked: dict[str, Sequence[Any]],
     top: int,
     keep_texts: bool,
     form: Format,
@@ -188,7 +199,7 @@ def _say(
     failed: list[errors.TraceFormatError] = []
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
-        options = {"folder": folder, "replace": replace, "keep_texts": keep_texts, "cores": cores}
+        options = {"folder": folder, "replace": replace, "keep_texts": keep_texts, **asked}
         try:
             answers.append(_answered(log, quiet=form is not Format.TABLE, **options))
         except errors.TraceFormatError as error:

@@ -40,6 +40,8 @@ class Moved(NamedTuple):
     """The occurrence of another port around it; -1 where there is none."""
     handed: Bools
     """Whether the occurrence is what is handed over, and not what follows from it on the new thread."""
+    owning: bool = False
+    """Whether what is handed over has memory of its own, record by record."""
 
 
 class NestedRows:
@@ -81,7 +83,7 @@ class FlowRows:
     """
 
     def __init__(self, ports: Ports, flow: Dataflow, base: WindowGraph) -> None:
-        self._shares = ports.shares
+        self._shares, self._flow = ports.shares, flow
         self._operators = np.array(sorted(ports.status), np.int64)
         self._workers = np.array(sorted(flow.workers), np.int64)
         self._ranks = np.searchsorted(np.array(sorted(ports.work.life), np.int64), self._workers).tolist()
@@ -110,7 +112,8 @@ class FlowRows:
         taken = share[self._cell]
         occurrence = np.where(taken > 0, self._activation, NOTHING)
         nothing = np.full(len(taken), NOTHING)
-        return Moved(taken, occurrence, thread[self._cell], nothing, handed[self._cell])
+        owning = any(link.owning for port in option.operators for link in self._flow.pipeline_inputs(port))
+        return Moved(taken, occurrence, thread[self._cell], nothing, handed[self._cell], owning)
 
 
 def rows_of(ports: Ports, base: WindowGraph) -> NestedRows | FlowRows:

@@ -7,6 +7,7 @@ operator over pipeline channels, and leave the thread over exchange channels. De
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,6 +36,8 @@ Pact = Literal["pipeline", "exchange"]
 
 _BOUND_TYPES = ("Rc<", "Arc<")
 """Types of data that belongs to the thread that made it, such as arrangements."""
+_OWNING_TYPES = re.compile(r"\b(Vec|VecDeque|String|Box|(?:Hash|BTree)(?:Map|Set))\b")
+"""Types whose values have memory of their own, which whoever reads them last gives back."""
 
 
 class Link(NamedTuple):
@@ -46,6 +49,8 @@ class Link(NamedTuple):
     pact: Pact
     bound: bool
     """Whether its data cannot be handed to another thread."""
+    owning: bool
+    """Whether every record has memory of its own."""
 
 
 class Traffic(NamedTuple):
@@ -255,7 +260,9 @@ def dataflow(run: Run, traffic: Traffic, *, level: int | None, pacts: Mapping[in
             continue
         pact: Pact = "exchange" if row["channel"] in traffic.exchanged else "pipeline"
         bound = any(text in (row["type"] or "") for text in _BOUND_TYPES)
-        links.append(Link(row["channel"], source, target, pacts.get(row["channel"], pact), bound))
+        # The outermost one is the message that holds the records.
+        owning = len(_OWNING_TYPES.findall(row["type"] or "")) > 1
+        links.append(Link(row["channel"], source, target, pacts.get(row["channel"], pact), bound, owning))
     counted = {row["channel"] for row in rows} - traffic.uncounted if traffic.known else set()
     return Dataflow(
         links=links, fold=fold, scopes=frozenset(scopes), workers=run.workers, records=traffic.records, counted=counted

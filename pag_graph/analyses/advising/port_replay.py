@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from pag_graph.analyses.advising.completions import completions
 from pag_graph.kernels.replay import NEVER, Arcs, earliest, group_arcs
-from pag_graph.model.enums import COUNTED_TYPES, ActivityType, EventKind
+from pag_graph.model.enums import COUNTED_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.ranks import nearest_rank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pag_graph.analyses.advising.completions import Completions
     from pag_graph.analyses.advising.handed_over import Moved
     from pag_graph.analyses.advising.thread_work import ThreadWork
     from pag_graph.analyses.constraints import ConstraintGraph
@@ -35,6 +37,11 @@ is woken up in less."""
 
 OCCUPIED_NS = 20_000
 """The most that a hand-over keeps a thread from its work: 11 to 18 us were measured (`docs/advice.md`)."""
+
+OWNING_NS = 1_000
+"""The most that is reckoned with for every record that has memory of its own, where nobody says what handing it over
+costs: memory that one thread asks for and another one gives back comes from the system again and again. With 4 KiB a
+record 1.1 to 2.2 us were measured, with 512 bytes nothing that could be seen (`docs/advice.md`)."""
 
 
 class Transfer(NamedTuple):
@@ -67,10 +74,7 @@ class Replay:
     graph: ConstraintGraph
     counted: NDArray[np.bool_]
     """Per row: whether it is work that can be handed over."""
-    ends: I64
-    """Vertices, numbered as in `graph`, at which workers saw an epoch completed, ascending."""
-    epochs: I64
-    """The same: the epochs."""
+    completed: Completions
     wake_up_ns: int
     """The 95th percentile of what it took to wake a thread up in the run."""
     remote: pl.DataFrame
@@ -112,17 +116,18 @@ class Replay:
         if not len(chains.work):
             return Bound(low, low, low, low, 0, by_cores > 0 and low == by_cores)
         least_wait, longest_wait = self._transfers(chains, transfer)
-        wider = _Wider(graph, chains, self.ends, self.epochs)
+        wider = _Wider(graph, chains, self.completed)
         middle = np.rint((least_wait + longest_wait) / 2).astype(np.int64)
         late = np.rint(longest_wait).astype(np.int64) + self.wake_up_ns
         occupied = np.where(chains.handed, np.minimum(np.rint(longest_wait), OCCUPIED_NS), 0).astype(np.int64)
         none = np.zeros_like(middle)
+        memory = OWNING_NS * chains.records * chains.handed if moved.owning and transfer is None else none
         instant, predicted, high = (
             max(shortest, wider.replayed(weight, costs))
             for costs in (
                 _Costs(none, none, none, at_ends=False),
                 _Costs(middle, occupied // 2, none, at_ends=False),
-                _Costs(late, occupied, occupied, at_ends=True),
+                _Costs(late, occupied, occupied + memory, at_ends=True),
             )
         )
         return Bound(low, predicted, high, instant, int(taken.sum()), by_cores > 0 and predicted == by_cores)
@@ -191,17 +196,6 @@ def port_replay(snapshot: Snapshot, graph: ConstraintGraph, work: ThreadWork, co
         Cores that all threads share; not a limit where absent.
     """
     base = graph.base
-    ends = (
-        snapshot.run.scan("vertices")
-        .filter(pl.col("kind") == str(EventKind.EPOCH_END), pl.col("t_ns").is_between(*_ends_of(snapshot)))
-        .select("id", "epoch")
-        .collect()
-    )
-    order = np.argsort(graph.ids, kind="stable")
-    place = np.searchsorted(graph.ids[order], ends["id"].to_numpy())
-    vertex = order[np.minimum(place, len(order) - 1)]
-    there = np.flatnonzero(graph.ids[vertex] == ends["id"].to_numpy())
-    there = there[np.argsort(vertex[there])]
     data = base.is_type(ActivityType.DATA_MESSAGE) & graph.elements
     messages = pl.DataFrame({"size": _sizes(base.number("records")[data]), "slowest_ns": graph.duration[data]})
     wake_ups = snapshot.run.scan("edges").filter(pl.col("type") == str(ActivityType.WAKE_UP))
@@ -209,17 +203,12 @@ def port_replay(snapshot: Snapshot, graph: ConstraintGraph, work: ThreadWork, co
     return Replay(
         graph=graph,
         counted=graph.movable & base.is_type(*COUNTED_TYPES),
-        ends=vertex[there],
-        epochs=ends["epoch"].to_numpy()[there],
+        completed=completions(snapshot, graph),
         wake_up_ns=nearest_rank(woken, 0.95) or 0,
         remote=messages.group_by("size").max().sort("size"),
         work_ns=sum(work.counted.values()),
         cores=cores,
     )
-
-
-def _ends_of(snapshot: Snapshot) -> tuple[int, int]:
-    return snapshot.window.start_ns, snapshot.window.end_ns
 
 
 def _sizes(records: I64) -> I64:
@@ -248,6 +237,8 @@ class _Chains(NamedTuple):
     arc: I64
     """The arc with which it begins there."""
     thread: I64
+    worker: I64
+    """The old thread."""
     work: I64
     """Nanoseconds that change their thread."""
     records: I64
@@ -293,6 +284,7 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
         begin=begin,
         arc=arc[first_row],
         thread=moved.thread[row][first_row],
+        worker=worker[first_row],
         work=work,
         records=records,
         handed=moved.handed[row][first_row],
@@ -321,7 +313,7 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
 class _Wider:
     """A constraint graph with two more vertices for each occurrence: where its new thread begins it, and ends it."""
 
-    def __init__(self, graph: ConstraintGraph, chains: _Chains, ends: I64, epochs: I64) -> None:
+    def __init__(self, graph: ConstraintGraph, chains: _Chains, completed: Completions) -> None:
         self.graph, self.chains = graph, chains
         count = len(chains.work)
         old = np.arange(len(graph.ids))
@@ -332,7 +324,7 @@ class _Wider:
         previous, following = self._neighbours()
         sent, of = self._sent()
         done = chains.done[np.searchsorted(chains.inside, graph.src[sent])]
-        closed, last = self._closes(ends, epochs)
+        closed, last = self._closes(completed)
         nested = np.flatnonzero(chains.outer >= 0)
         number, begins, finishes = self.number, self.begins, self.finishes
         self.sent, self.done, self.last = sent, done, last
@@ -352,7 +344,7 @@ class _Wider:
         self.first, self.position = group_arcs(dst, len(graph.ids) + 2 * count)
         self.src = src[self.position]
         # Where nothing says that an epoch is complete, a window is over when all is done.
-        self.all_done = not len(ends)
+        self.all_done = not len(completed.vertex)
 
     def _neighbours(self) -> tuple[I64, I64]:
         """Return occurrences that follow each other on a thread."""
@@ -369,17 +361,24 @@ class _Wider:
         inside = chains.inside[place] == graph.src[message]
         return message[inside], chains.inside_of[place[inside]]
 
-    def _closes(self, ends: I64, epochs: I64) -> tuple[I64, I64]:
+    def _closes(self, completed: Completions) -> tuple[I64, I64]:
         """Return the vertices that complete epochs, and per thread the last occurrence that they wait for."""
         chains = self.chains
+        told = completed.told(chains.worker, self.graph.t[chains.begin])
         closed: list[int] = []
         last: list[int] = []
+        columns = (completed.vertex, completed.epoch, completed.worker, completed.t_ns, completed.own_ns)
+        ends = list(zip(*(column.tolist() for column in columns), strict=True))
         for thread in np.unique(chains.thread):
             chain = np.flatnonzero(chains.thread == thread)
-            before = np.searchsorted(chains.begin[chain], ends, side="left") - 1
-            for vertex, epoch, place in zip(ends.tolist(), epochs.tolist(), before.tolist(), strict=True):
+            before = np.searchsorted(chains.begin[chain], completed.vertex, side="left") - 1
+            columns = (chains.epoch[chain], chains.worker[chain], told[chain])
+            epochs, workers, known = (column.tolist() for column in columns)
+            for (vertex, epoch, worker, t_ns, own_ns), place in zip(ends, before.tolist(), strict=True):
                 latest = place
-                while latest >= 0 and chains.epoch[chain[latest]] > epoch:
+                while latest >= 0 and (
+                    epochs[latest] > epoch or known[latest] > (own_ns if workers[latest] == worker else t_ns)
+                ):
                     latest -= 1
                 if latest >= 0:
                     closed.append(vertex)

@@ -14,6 +14,7 @@ from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.path_steps import built, marked_steps, shares
 from pag_graph.diagnosis.spark.bound import Bound, bound_by
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
+from pag_graph.diagnosis.spark.independent import what_if_independent
 from pag_graph.diagnosis.spark.nodes import PlanRows, path_tasks, plan_rows
 from pag_graph.diagnosis.spark.timers import UNITS
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
@@ -57,7 +58,7 @@ class SparkAnswer:
     pieces: pl.DataFrame
     """The path by row of the plans, activity, and what it worked for (`PlanRows`)."""
     what_if: list[WhatIf]
-    """Greatest saving first."""
+    """What was asked for, then the greatest saving first."""
     cores: list[WithCores]
     """By number of cores."""
     bound: Bound
@@ -134,6 +135,7 @@ def answer(
     replace: bool = False,
     keep_texts: bool = False,
     cores: Sequence[int] = (),
+    independent: Sequence[str] = (),
     thresholds: Thresholds | None = None,
     progress: Callable[[str, int, int], None] = silent,
 ) -> SparkAnswer:
@@ -151,6 +153,8 @@ def answer(
         Whether to keep descriptions and other texts, as `read_log` says; nobody else may read the folder then.
     cores
         Numbers of cores to predict the end for, besides half and twice as many as there were.
+    independent
+        Jobs and queries that need not wait for each other, as `independent_jobs` reads them; each is one prediction.
     thresholds
         From where on something is a cause.
     progress
@@ -164,7 +168,7 @@ def answer(
     Raises
     ------
     InvalidParameterError
-        If a number of cores is not positive.
+        If a number of cores is not positive, or there is no such job or query.
     """
     if any(count < 1 for count in cores):
         message = "A number of cores must be positive."
@@ -173,15 +177,17 @@ def answer(
         read = read_log(log, keep_texts=keep_texts, progress=progress)
         mapped = map_log(read)
         diagnosis = diagnose(mapped.schedule, thresholds)
+        asked = [what_if_independent(mapped.schedule, diagnosis, text) for text in independent]
+        given = _Given(files=log, log=read, mapped=mapped, diagnosis=diagnosis, cores=cores, asked=asked)
         if folder is None:
             with temporary_results() as place:
-                return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), cores)
+                return _walked(given, _made(mapped, place, progress))
         kept = place_of(folder)
         if not replace and is_result_of(mapped, kept):
-            return _walked(log, read, mapped, diagnosis, Run(kept / STORE), cores)
+            return _walked(given, Run(kept / STORE))
         with new_results(mapped, kept, replace=replace) as place:
             # They come to their place when all is done: a command that is killed before can be repeated as it was.
-            return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), cores)
+            return _walked(given, _made(mapped, place, progress))
 
 
 def _made(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
@@ -197,14 +203,21 @@ def _divided(files: LogFiles, mapped: Mapped, steps: pl.DataFrame) -> PlanRows:
     return plan_rows(mapped, steps, in_tasks, read_task_updates(files, tasks, timers))
 
 
-def _walked(
-    files: LogFiles,
-    log: SparkLog,
-    mapped: Mapped,
-    diagnosis: Diagnosis,
-    run: Run,
-    cores: Sequence[int],
-) -> SparkAnswer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What is known of a log before its critical path is."""
+
+    files: LogFiles
+    log: SparkLog
+    mapped: Mapped
+    diagnosis: Diagnosis
+    cores: Sequence[int]
+    asked: list[WhatIf]
+    """Changes that were asked for."""
+
+
+def _walked(given: _Given, run: Run) -> SparkAnswer:
+    mapped, diagnosis = given.mapped, given.diagnosis
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     explained = path.explained
@@ -213,18 +226,18 @@ def _walked(
     del path
     span = max(diagnosis.span_ns, 1)
     found = run.scan("findings").group_by("finding").len().sort("finding").collect()
-    divided = _divided(files, mapped, steps)
+    divided = _divided(given.files, mapped, steps)
     findings = dict(found.iter_rows()) | ({"timers_exceed_task": divided.scaled} if divided.scaled else {})
     return SparkAnswer(
-        log=log,
+        log=given.log,
         mapped=mapped,
         diagnosis=diagnosis,
         steps=steps,
         shares={name: shares(steps, column, span) for name, column in _DIVISIONS.items()},
         plan_nodes=divided.rows,
         pieces=divided.pieces,
-        what_if=what_ifs(mapped, diagnosis, steps),
-        cores=with_other_cores(mapped, diagnosis, cores),
+        what_if=[*given.asked, *what_ifs(mapped, diagnosis, steps)],
+        cores=with_other_cores(mapped, diagnosis, given.cores),
         bound=bound_by(mapped, diagnosis, steps),
         explained=explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
