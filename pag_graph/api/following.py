@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from pag_graph.api.event_logs import fed
 from pag_graph.errors import InvalidParameterError, MissingExtraError
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.access import read_token
@@ -54,6 +55,12 @@ class FollowOptions(TypedDict, total=False):
     """``HOST:PORT`` of this machine: recorders send the trace there, and `source` is where it is kept."""
     token_file: str | os.PathLike[str] | None
     """With `listen`: file of mode 600 with the token that recorders must know."""
+    epochs: str | None
+    """For an event log of Spark: what an epoch is, ``batch`` (if absent), ``query`` or ``job``."""
+    trace: str | os.PathLike[str] | None
+    """For an event log of Spark: where its trace grows; beside the store if absent."""
+    units: Callable[[list[dict[str, Any]]], None] | None
+    """For an event log of Spark: called now and then with what is under way, as `pag ongoing` shows it."""
     refused: Callable[[str], None] | None
     """With `listen`: called, from another thread, with a line about each connection that was refused."""
 
@@ -66,7 +73,8 @@ def follow(
     Parameters
     ----------
     source
-        Directory into which a recorder writes; need not be there yet.
+        Directory into which a recorder writes, or an event log of Spark, in progress or not; need not be there yet,
+        if `epochs` says that it will be an event log.
     store
         Directory; made, or gone on with where a follower of the same run ended.
     options
@@ -77,8 +85,8 @@ def follow(
     FollowReport
         Why it ended, and what was committed. Once the source is complete the store holds what `build` makes of it.
     """
-    with _receiving(source, options):
-        return _following(source, store, options).run()
+    with _receiving(source, options), fed(source, store, options) as (trace, feed):
+        return _following(trace, store, options, feed).run()
 
 
 def live(
@@ -103,8 +111,8 @@ def live(
     ...     for epoch in commit.closed:
     ...         print(commit.run.epochs.filter(epoch=epoch))
     """
-    with _receiving(source, options):
-        yield from _following(source, store, options).commits()
+    with _receiving(source, options), fed(source, store, options) as (trace, feed):
+        yield from _following(trace, store, options, feed).commits()
 
 
 @contextmanager
@@ -125,7 +133,9 @@ def _receiving(source: str | os.PathLike[str], options: FollowOptions) -> Iterat
         yield
 
 
-def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], options: FollowOptions) -> Following:
+def _following(
+    source: Path, store: str | os.PathLike[str], options: FollowOptions, feed: Callable[[], bool]
+) -> Following:
     # What needs compiled kernels is loaded by whom it serves.
     from pag_graph.api.standing import standings
     from pag_graph.builder.frontier import SETTLE_NS
@@ -134,8 +144,8 @@ def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], op
 
     rules, keep = options.get("rules"), Keep.of(options.get("keep", "all"))
     return Following(
-        # A process that follows for long may change its working directory.
-        Path(source).absolute(),
+# A process that follows for long may change its working directory.
+        source,
         Path(store).absolute(),
         rules=None if rules is None else RuleSet(rules),
         parameters=options.get("parameters"),
@@ -147,5 +157,6 @@ def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], op
         observers=options.get("observers", ()),
         stop=options.get("stop"),
         tell=options.get("progress"),
+        feed=feed,
         derive=standings(options.get("queries", ()), options.get("alerts", ()), forgets=keep != Keep()),
     )

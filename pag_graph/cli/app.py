@@ -221,6 +221,10 @@ def convert(
     keep_texts: Annotated[
         bool, typer.Option("--keep-texts", help="Keep texts of Spark's logs: descriptions, SQL, reasons.")
     ] = False,
+    epochs: Annotated[
+        str | None,
+        typer.Option(metavar="batch|query|job", help="Map a log of Spark from one quiet instant to the next."),
+    ] = None,
 ) -> None:
     """Convert a log to the canonical trace that everything else reads.
 
@@ -229,7 +233,7 @@ def convert(
     from pag_graph.sources import convert as convert_source
 
     with stderr().status(f"converting {source}"):
-        meta = convert_source(source, trace, format=form, replace=replace, keep_texts=keep_texts)
+        meta = convert_source(source, trace, format=form, replace=replace, keep_texts=keep_texts, epochs=epochs)
     dropped = ", ".join(f"{count} x {reason}" for reason, count in meta.dropped.items()) or "nothing"
     out = stdout()
     out.print(f"Wrote {trace}: trace {meta.trace_id} of {meta.workers} workers ({meta.source.format}).")

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003  (Typer reads it)
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,13 +15,15 @@ from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
 from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, delivering
 from pag_graph.model.enums import RuleSet  # noqa: TC001  (Typer reads it)
-from pag_graph.model.units import nanoseconds
+from pag_graph.model.units import duration, nanoseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
     from pag_graph.engines.following import FollowReport, Progress
+
+    _Units = Callable[[list[dict[str, Any]]], None]
 
 NOT_COMPLETE = 10
 """Exit code where following ended before the source did; what was decided is committed."""
@@ -39,14 +41,18 @@ _Settle = Annotated[
     str, typer.Option(metavar="TIME", help="Time of the run after which unread messages hold no answer up any more.")
 ]
 _Listen = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; TRACE is where it is kept.")
+    str | None, typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; SOURCE is where it is kept.")
+]
+_Epochs = Annotated[
+    str | None,
+    typer.Option(metavar="batch|query|job", help="SOURCE is an event log of Spark: what an epoch is."),
 ]
 
 
 def follow(
     source: Annotated[
         Path,
-        typer.Argument(metavar="TRACE", help="Where a recorder writes, or what comes is kept.", show_default=False),
+        typer.Argument(metavar="SOURCE", help="Where a recorder writes, or an event log of Spark.", show_default=False),
     ],
     store: Annotated[Path, typer.Argument(help="Where to make the store, or to go on.", show_default=False)],
     rules: Annotated[
@@ -61,6 +67,10 @@ def follow(
     settle: _Settle = "1s",
     keep: _Keep = "all",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
+    epochs: _Epochs = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the trace of an event log grows; else STORE.trace.")
+    ] = None,
     listen: _Listen = None,
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --listen: file of mode 600 with the token they must know.")
@@ -74,7 +84,10 @@ def follow(
     Ends with exit code 10 if the source was not complete.
 
     With --listen, recorders send the trace by TCP instead (`Config::send`, pag replay --to tcp://HOST:PORT). What is in
-    TRACE, a trace itself, is acknowledged; a recorder that is cut off, or a follower that is killed, goes on there.
+    SOURCE, a trace itself, is acknowledged; a recorder that is cut off, or a follower that is killed, goes on there.
+
+    An event log of Spark is mapped as it grows, to a trace beside the store, as by pag convert --epochs. Batches of
+    streams that take more than twice as long as those before are named while they run.
 
     Example: pag follow run.trace run.pag --until idle:30s
     """  # noqa: DOC501  (an exit code is no error)
@@ -92,7 +105,7 @@ def follow(
         delivering(store, to, fail_on) as delivery,
         compiling(*kernels, quiet=quiet, report=silent),
         stopping() as stop,
-        _telling(quiet=quiet) as tell,
+        _telling(quiet=quiet) as (tell, units),
     ):
         # Not when the first events are there, whose answers would wait for it.
         prepare(*kernels)
@@ -112,11 +125,24 @@ def follow(
             progress=tell,
             listen=listen,
             token_file=token_file,
+            units=units,
+            epochs=epochs,
+            trace=trace,
             refused=lambda line: stderr().print(line, style="yellow", markup=False),
         )
     _say_followed(result, source, store, form)
     if not result.complete:
         raise typer.Exit(NOT_COMPLETE)
+
+
+def slow_batch(unit: dict[str, Any]) -> str:
+    """Say that a batch takes long, while it runs."""
+    grown = ""
+    before, now = unit["state_rows_before"], unit["state_rows"]
+    if before and now > before:
+        grown = f"; the state grew from {before:,} to {now:,} rows"
+    so_far, usual = duration(unit["so_far_ms"] * 1_000_000), duration(unit["usual_ms"] * 1_000_000)
+    return f"{unit['name']} has taken {so_far} so far, where batches before it took {usual}{grown}."
 
 
 def _say_followed(result: FollowReport, source: Path, store: Path, form: Format) -> None:
@@ -169,12 +195,20 @@ def stopping() -> Iterator[Event]:
 
 
 @contextmanager
-def _telling(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+def _telling(*, quiet: bool) -> Iterator[tuple[Callable[[Progress], None] | None, _Units]]:
     """Say on standard error how far it is: all the time to a terminal, now and then to a file."""
-    if quiet:
-        yield None
-        return
     console = stderr()
+    slow: set[str] = set()
+
+    def name(units: list[dict[str, Any]]) -> None:
+        for unit in units:
+            if unit.get("slow") and unit["name"] not in slow:
+                slow.add(unit["name"])
+                console.print(slow_batch(unit), style="yellow", markup=False)
+
+    if quiet:
+        yield None, name
+        return
     with console.status("waiting for the trace") as status:
         told = time.monotonic()
 
@@ -193,4 +227,4 @@ def _telling(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
                 told = time.monotonic()
                 console.print(line)
 
-        yield tell
+        yield tell, name

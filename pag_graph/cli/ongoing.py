@@ -10,6 +10,7 @@ import typer
 
 from pag_graph.builder.engine import silent
 from pag_graph.cli.analyses import FormatOption, StoreArgument  # noqa: TC001  (Typer reads them)
+from pag_graph.cli.follow import slow_batch
 from pag_graph.cli.output import Format, compiling, print_csv, print_json, print_rows, stdout
 from pag_graph.model.units import duration
 
@@ -31,16 +32,16 @@ def ongoing(
     Example: pag ongoing run.pag --trace run.trace
     """
     from pag_graph.builder.ongoing import HOLDING
-    from pag_graph.store.live import read_status
+    from pag_graph.store.live import read_status, read_units
 
-    now, path = read_status(store), None
+    now, units, path = read_status(store), read_units(store), None
     if trace is not None:
         from pag_graph.engines.so_far import path_so_far
 
         with compiling("build", quiet=form is not Format.TABLE, report=silent):
             path = path_so_far(trace, store)
     if form is Format.JSON:
-        print_json({"store": str(store), **now, "path": path and path.summary()})
+        print_json({"store": str(store), **now, "units": units, "path": path and path.summary()})
         return
     if form is Format.CSV:
         print_csv(now["workers"], list(now["workers"][0]))
@@ -60,6 +61,10 @@ def ongoing(
     if now["unread"]:
         age = duration(max(now["as_of_ns"] - now["oldest_unread_ns"], 0))
         out.print(f"{now['unread']:,} messages are unread; the oldest, of worker {now['oldest_unread_by']}, for {age}.")
+    for unit in units:
+        so_far = duration(unit["so_far_ms"] * 1_000_000)
+        text = slow_batch(unit) if unit.get("slow") else f"{unit['name']} has taken {so_far} so far."
+        out.print(text, style="yellow" if unit.get("slow") else None, markup=False)
     if path is not None:
         out.print(f"So far, {path.headline()}", markup=False)
     print_rows(now["workers"], list(now["workers"][0]))

@@ -159,6 +159,8 @@ class Following:
     keep
         What stays in the store of epochs that are answered; the rest is removed, and so are files and entries of
         Delta's logs that only earlier states need.
+    feed
+        Called before each look: adds to the trace what its own source has, and says whether there was any.
     """
 
     def __init__(
@@ -179,6 +181,7 @@ class Following:
         derive: Derive = nothing_more,
         settle_s: float = SETTLE_NS / 1e9,
         keep: Keep | None = None,
+        feed: Callable[[], bool] = bool,
     ) -> None:
         for name, seconds in (("commit_every", commit_every_s), ("settle", settle_s)):
             if seconds < 0:
@@ -190,7 +193,7 @@ class Following:
         self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
         self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
-        self._derive, self._keep = derive, keep or Keep()
+        self._derive, self._keep, self._feed = derive, keep or Keep(), feed
         self._commits, self._closed_ns = 0, 0
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
@@ -266,6 +269,7 @@ class Following:
         while True:
             # What came before somebody asked to stop is read.
             stopped, now = self._stop.is_set(), time.monotonic()
+            heard = now if self._feed() else heard
             if tail.look(time.time_ns()):
                 heard, new = now, True
                 self._say(follower, tail)

@@ -97,6 +97,7 @@ def convert(
     format: str | None = None,  # noqa: A002 the word that users and every library of tables use
     replace: bool = False,
     keep_texts: bool = False,
+    epochs: str | None = None,
 ) -> TraceMeta:
     """Convert a log to a canonical trace.
 
@@ -113,6 +114,9 @@ def convert(
     keep_texts
         Whether to keep descriptions of jobs and queries, which event logs of Spark have; all other formats have names
         only, and keep them.
+    epochs
+        For event logs of Spark: what an epoch is, ``batch``, ``query`` or ``job``. The log is mapped from one instant
+        at which none is under way to the next, as it is when it is followed; as a whole where absent.
 
     Returns
     -------
@@ -124,7 +128,7 @@ def convert(
     TraceFormatError
         If the format is unknown or does not fit, or a file is damaged or contradicts another one.
     InvalidParameterError
-        If texts are asked for of a format that has none.
+        If texts are asked for of a format that has none, or epochs of one that is no event log.
 
     Examples
     --------
@@ -144,7 +148,11 @@ def convert(
     if keep_texts and not reader.texts:
         message = f"{path} is in the format {name}, of which nothing is left out: there are no texts to be kept."
         raise InvalidParameterError(message, "Leave out --keep-texts.", {"format": name})
-    more = {"keep_texts": True} if keep_texts else {}
+    if epochs is not None and name != spark.FORMAT:
+        message = f"{path} is in the format {name}, which says itself where its epochs end."
+        raise InvalidParameterError(message, "Leave out --epochs.", {"format": name})
+    more: dict[str, Any] = {"keep_texts": True} if keep_texts else {}
+    more |= {"epochs": epochs} if epochs is not None else {}
     try:
         return reader.convert(path, Path(target), replace=replace, **more)
     except MemoryError as error:

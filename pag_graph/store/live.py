@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LOCK = "lock"
 _TIMINGS = "timings.jsonl"
 _STATUS = "status.json"
+_UNITS = "units.json"
 _LONGEST_LINE = 1_000
 """More characters than a row of timings has."""
 
@@ -64,7 +65,7 @@ def _remove_if_empty(store: Path, folder: Path) -> None:
     """Leave nothing of a store to which nothing was committed; called while its lock is held."""
     if not (store / "epochs").exists():
         with suppress(OSError):
-            for name in (_TIMINGS, _STATUS, _LOCK):
+            for name in (_TIMINGS, _STATUS, _UNITS, _LOCK):
                 (folder / name).unlink(missing_ok=True)
             folder.rmdir()
             store.rmdir()
@@ -143,6 +144,7 @@ def begin(folder: Path, *, anew: bool) -> None:
         (folder / _TIMINGS).open("wb" if anew else "ab").close()
         if anew:
             (folder / _STATUS).unlink(missing_ok=True)
+            (folder / _UNITS).unlink(missing_ok=True)
 
 
 def write_status(folder: Path, status: Mapping[str, Any]) -> None:
@@ -179,3 +181,18 @@ def read_status(store: Path) -> dict[str, Any]:
         hint = "Follow its trace: `pag follow TRACE STORE`."
         raise StoreNotFoundError(message, hint, {"path": str(store)}) from error
     return dict(found)
+
+
+def write_units(folder: Path, units: Sequence[Mapping[str, Any]]) -> None:
+    """Write down which units of an event log are under way; the newest alone."""
+    hidden = folder / f"{_UNITS}.tmp"
+    with refusals(folder / _UNITS, "", StoreError):
+        hidden.write_bytes(orjson.dumps([dict(unit) for unit in units]))
+        hidden.replace(folder / _UNITS)
+
+
+def read_units(store: Path) -> list[dict[str, Any]]:
+    """Return which units of an event log were under way when its follower looked last; none where none is followed."""
+    with suppress(OSError, ValueError):
+        return [dict(unit) for unit in orjson.loads((store / LIVE / _UNITS).read_bytes())]
+    return []

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["CODECS", "Stopped", "codec_of", "decode"]
+__all__ = ["CODECS", "DECODERS", "DamagedError", "Stopped", "codec_of", "decode", "zstd"]
 
 CODECS = ("plain", "gzip", "zstd", "lz4", "snappy", "lzf")
 """Names of the encodings that can be read."""
@@ -69,7 +69,7 @@ class Stopped(NamedTuple):
     """``truncated`` or ``damaged``."""
 
 
-class _DamagedError(Exception):
+class DamagedError(Exception):
     """A block contradicts its framing."""
 
 
@@ -99,14 +99,7 @@ def decode(
     bytes
         Pieces of at most some MiB, which may end within a line.
     """
-    decoder = {
-        "plain": _plain,
-        "gzip": _gzip,
-        "zstd": _zstd,
-        "lz4": _lz4,
-        "snappy": _snappy,
-        "lzf": _lzf,
-    }[codec_of(path)]
+    decoder = DECODERS[codec_of(path)]
     with path.open("rb") as file:
         try:
             for piece in decoder(file):
@@ -115,7 +108,7 @@ def decode(
                     progress(file.tell())
         except EOFError:
             stopped(Stopped(file.tell(), "truncated"))
-        except (_DamagedError, OSError, pa.ArrowException, zlib.error, zstd.ZstdError):
+        except (DamagedError, OSError, pa.ArrowException, zlib.error, zstd.ZstdError):
             stopped(Stopped(file.tell(), "damaged"))
 
 
@@ -157,7 +150,7 @@ def _zstd(file: BinaryIO) -> Iterator[bytes]:
 
 def _exactly(file: BinaryIO, size: int) -> bytes:
     if size > _LARGEST:
-        raise _DamagedError
+        raise DamagedError
     piece = file.read(size)
     if len(piece) < size:
         raise EOFError
@@ -170,19 +163,19 @@ def _lz4(file: BinaryIO) -> Iterator[bytes]:
         if len(head) < len(_LZ4):
             raise EOFError
         if head != _LZ4:
-            raise _DamagedError
+            raise DamagedError
         method = _exactly(file, 1)[0] & 0xF0
         packed, size, check = (int.from_bytes(_exactly(file, 4), "little") for _ in range(3))
         if method not in {_LZ4_STORED, _LZ4_COMPRESSED} or size > _LARGEST:
-            raise _DamagedError
+            raise DamagedError
         if not size:
             if packed:
-                raise _DamagedError
+                raise DamagedError
             continue
         block = _exactly(file, packed)
         content = block if method == _LZ4_STORED else codec.decompress(block, size, asbytes=True)
         if len(content) != size or xxhash.xxh32_intdigest(content, _LZ4_SEED) & 0xFFFFFFF != check:
-            raise _DamagedError
+            raise DamagedError
         yield content
 
 
@@ -193,13 +186,13 @@ def _snappy(file: BinaryIO) -> Iterator[bytes]:
             raise EOFError
         if head == _SNAPPY[:4]:
             if _exactly(file, len(_SNAPPY) - 4) != _SNAPPY[4:]:
-                raise _DamagedError
+                raise DamagedError
             _exactly(file, 8)
             continue
         block = _exactly(file, int.from_bytes(head, "big"))
         size = _varint(block)
         if size > _LARGEST:
-            raise _DamagedError
+            raise DamagedError
         content = codec.decompress(block, size, asbytes=True)
         yield content
 
@@ -211,7 +204,7 @@ def _varint(block: bytes) -> int:
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:  # noqa: PLR2004 the bit that says that more follows
             return value
-    raise _DamagedError
+    raise DamagedError
 
 
 def _lzf(file: BinaryIO) -> Iterator[bytes]:
@@ -219,7 +212,7 @@ def _lzf(file: BinaryIO) -> Iterator[bytes]:
         if len(head) < 3:  # noqa: PLR2004 the head's own width
             raise EOFError
         if head[:2] != _MAGIC["lzf"] or head[2] > 1:
-            raise _DamagedError
+            raise DamagedError
         packed = int.from_bytes(_exactly(file, 2), "big")
         if head[2] == 0:
             yield _exactly(file, packed)
@@ -234,5 +227,16 @@ def _lzf_block(block: bytes, size: int) -> bytes:
 
     content = np.empty(size, np.uint8)
     if not expand_lzf(np.frombuffer(block, np.uint8), content):
-        raise _DamagedError
+        raise DamagedError
     return content.tobytes()
+
+
+DECODERS: dict[str, Callable[[BinaryIO], Iterator[bytes]]] = {
+    "plain": _plain,
+    "gzip": _gzip,
+    "zstd": _zstd,
+    "lz4": _lz4,
+    "snappy": _snappy,
+    "lzf": _lzf,
+}
+"""Per encoding: yields the content of an open file from where it stands; a block that is cut short ends it."""

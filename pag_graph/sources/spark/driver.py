@@ -19,6 +19,7 @@ from pag_graph.sources.spark.points import (
     BUSY,
     EXIT,
     GOT,
+    IDLE,
     IN_JOB,
     JOB_END,
     JOB_START,
@@ -221,6 +222,12 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: 
     _between(rows, busy, 0, last, before, schedule.end_ns, joins.get(last, []), main, len(main.jobs))
     rows.add(0, last, schedule.end_ns, 100, NOTE, operator=APPLICATION)
     for lane in schedule.lanes[1:]:
+        there = lane.lane < schedule.log.lanes
+        if there:
+            # A lane of an earlier portion waits for its first job, and has nothing to do if there is none.
+            rows.add(lane.lane, 0, 0, 0, NOTE, operator=APPLICATION, mode=WAIT if lane.jobs else IDLE)
+        if schedule.log.portion:
+            rows.add(lane.lane, 2 * len(lane.jobs), schedule.end_ns, 140, NOTE, operator=APPLICATION)
         firsts = {first: (t, parent, join) for (t, parent, first), join in zip(lane.forks, lane.joins, strict=True)}
         open_join = -1
         for k, index in enumerate(lane.jobs):
@@ -228,7 +235,7 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: 
                 t, parent, open_join_next = firsts[index]
                 # The parent tells it just before it begins the job that it was itself about to begin.
                 stretch = _stretch_before_job(schedule, parent, t)
-                if k == 0:
+                if k == 0 and not there:
                     rows.add(parent, stretch, t, 60, SPAWN, peer=lane.lane)
                 else:
                     messages += 1
@@ -253,7 +260,9 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: 
                         channel=LANES,
                         number=messages,
                     )
-                if following is None:
+                if following is None and schedule.log.portion:
+                    rows.add(lane.lane, 2 * k + 1, before, 120, NOTE, operator=APPLICATION, mode=IDLE)
+                elif following is None:
                     rows.add(lane.lane, 2 * k + 1, before, 130, EXIT)
                 else:
                     rows.add(lane.lane, 2 * k + 1, before, 120, NOTE, operator=APPLICATION, mode=WAIT)

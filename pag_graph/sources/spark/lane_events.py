@@ -10,7 +10,19 @@ import polars as pl
 
 from pag_graph.model.enums import ActivityType, EventKind
 from pag_graph.sources.spark.operators import APPLICATION
-from pag_graph.sources.spark.points import BUSY, EXIT, IN_JOB, JOB_END, JOB_START, NOTE, RECEIVE, SEND, SPAWN, WAIT
+from pag_graph.sources.spark.points import (
+    BUSY,
+    EXIT,
+    IDLE,
+    IN_JOB,
+    JOB_END,
+    JOB_START,
+    NOTE,
+    RECEIVE,
+    SEND,
+    SPAWN,
+    WAIT,
+)
 from pag_graph.sources.spark.trace_rows import ACTIVITIES, KINDS, Epochs, finished, in_order, of_activity, of_kind
 
 if TYPE_CHECKING:
@@ -88,6 +100,8 @@ def _gaps(points: pl.DataFrame, after: pl.DataFrame, so_far: _SoFar) -> tuple[pl
         .then(of_activity(ActivityType.BUSY))
         .when(pl.col("mode") == WAIT)
         .then(of_activity(ActivityType.WAITING))
+        .when(pl.col("mode") == IDLE)
+        .then(of_activity(ActivityType.IDLE))
         .when(in_job & (pl.col("fetching") > 0))
         .then(of_activity(ActivityType.IO))
         .when(in_job & receives)

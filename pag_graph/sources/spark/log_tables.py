@@ -107,6 +107,14 @@ class SparkLog:
     """What is odd."""
     read_bytes: int = 0
     """Bytes of content."""
+    unit: str = "batch"
+    """What an epoch is, if the log has it: ``batch`` of a stream, else ``query``, else ``job``."""
+    portion: bool = False
+    """Whether it is a portion of a log between two quiet instants: lanes do not end with it."""
+    lanes: int = 0
+    """Driver lanes that are there from the portion's begin."""
+    cores: dict[str, int] = field(default_factory=dict)
+    """Cores of each executor that are workers from the portion's begin."""
 
 
 _I, _S = pl.Int64, pl.String

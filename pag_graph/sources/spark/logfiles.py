@@ -13,7 +13,7 @@ from pag_graph.sources.spark.codecs import Stopped, decode
 if TYPE_CHECKING:
     import os
 
-__all__ = ["LogFiles", "Skipped", "find_logs", "looks_like_log", "scan_logs"]
+__all__ = ["PART", "LogFiles", "Skipped", "find_logs", "looks_like_log", "scan_logs"]
 
 _DATED = re.compile(r"^eventlog-(\d{4}-\d\d-\d\d--\d\d-\d\d)(?:\.\w{1,10})?$", re.ASCII)
 """Parts of a log of Databricks that were rolled; what follows the last of them is ``eventlog``."""
@@ -21,7 +21,7 @@ _DATED = re.compile(r"^eventlog-(\d{4}-\d\d-\d\d--\d\d-\d\d)(?:\.\w{1,10})?$", r
 _BESIDE = re.compile(r"^(?:appstatus_.*|stdout.*|stderr.*|log4j.*|.*\.crc|_SUCCESS)$", re.ASCII)
 """Files that lie beside event logs and are none."""
 
-_PART = re.compile(r"^events_(\d{1,15})_.*$", re.ASCII)
+PART = re.compile(r"^events_(\d{1,15})_.*$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ def _rolled(folder: Path) -> LogFiles | None:
     parts: dict[int, Path] = {}
     compact = -1
     for entry in folder.iterdir():
-        match = _PART.match(entry.name)
+        match = PART.match(entry.name)
         if match is None or not entry.is_file():
             continue
         number = int(match[1])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pag_graph.sources.spark.log_tables import LogFinding
 
-__all__ = ["FORMAT", "Mapped", "map_schedule"]
+__all__ = ["FORMAT", "Mapped", "finding_table", "map_schedule"]
 
 FORMAT = "spark"
 """Name of the format of Spark's event logs."""
@@ -107,14 +107,15 @@ def map_schedule(schedule: Schedule, trace_id: str) -> Mapped:
         workers=_workers(schedule, lanes),
         operator_table=pa.Table.from_pylist(operators.rows(), TRACE_OPERATORS),
         channels=_channels(shuffles, operators),
-        findings=_finding_table(found, log.name),
+        findings=finding_table(found, log.name),
         shuffles=shuffles,
         driver=driver_points(schedule, operators, operators.of_tasks(schedule.tasks)),
         lives=lives,
     )
 
 
-def _finding_table(found: list[LogFinding], file: str) -> pa.Table:
+def finding_table(found: list[LogFinding], file: str) -> pa.Table:
+    """Return findings about a log as a table; `file` is its name."""
     tables = [
         make_findings(
             finding.finding,

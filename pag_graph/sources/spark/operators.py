@@ -24,6 +24,8 @@ APPLICATION = 0
 """Operator of what the driver does for no query and no job."""
 
 _SHOWN = 4
+_FREE = 1 << 40
+"""Above all numbers of executions and jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +135,15 @@ def name_operators(schedule: Schedule) -> Operators:
         number = row["execution"]
         texts[number] = _short(row["name"])
         executions[number] = add(f"0.{number}", f"query {number}: {texts[number]}".rstrip(": "))
-    free = max(executions, default=-1) + 1
+    # Of a portion nobody knows how many executions follow.
+    free = _FREE if log.portion else max(executions, default=-1) + 1
     jobs: list[int] = []
     for job in schedule.jobs:
         parent = f"0.{job.execution}" if job.execution in executions else f"0.{free + max(job.job, 0)}"
         label = job.label if job.number is None else f"{job.label}: {_short(job.name)}".rstrip(": ")
         address = f"{parent}.{job.job}" if job.execution in executions else parent
         if job.job < 0:
-            address = f"0.{free + len(schedule.jobs) - job.job}"
+            address = f"0.{free + (_FREE if log.portion else len(schedule.jobs)) - job.job}"
         jobs.append(add(address, label))
     nodes = stage_nodes(schedule)
     facts = {(row["stage"], row["stage_attempt"]): row for row in log.stages.iter_rows(named=True)}

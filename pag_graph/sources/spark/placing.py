@@ -110,14 +110,15 @@ def place_tasks(
         count, beyond = places.fill(own, slots, len(cores))
         # An executor without tasks is one core at least: the driver hears from it.
         idle = max(0, slots - count)
-        shown = max(min(idle, room), int(slots > 0 and not count))
+        known = log.cores.get(row["executor"], 0) - count
+        shown = max(min(idle, room), int(slots > 0 and not count), known)
         room = max(0, room - shown)
-        left_out += idle - shown
+        left_out += max(0, idle - shown)
         if slots and count > slots:
             extra += count - slots
             more_cores.append(slots - count if beyond < _MOMENTS else 0)
         else:
-            more_cores.append(idle - shown)
+            more_cores.append(max(0, idle - shown))
         cores += [Core(executor=number, number=k) for k in range(count + shown)]
     cut = int(places.cut.sum())
     lost = f"tasks of an executor overlap for moments: one begins later or ends sooner, {cut / MS:.0f} ms of work cut"

@@ -15,6 +15,7 @@ __all__ = [
     "EXECUTORS",
     "EXIT",
     "GOT",
+    "IDLE",
     "IN_JOB",
     "JOB_END",
     "JOB_START",
@@ -38,7 +39,7 @@ LAUNCH, RESULT, LANES, EXECUTORS, OFFERS = range(5)
 NOTE, JOB_START, JOB_END, SEND, RECEIVE, GOT, SPAWN, EXIT = range(8)
 """What happens at a point."""
 
-SAME, IN_JOB, BUSY, WAIT = range(-1, 3)
+SAME, IN_JOB, BUSY, WAIT, IDLE = range(-1, 4)
 """What a lane does from a point on; otherwise it goes on as before."""
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from pag_graph.sources.spark.logfiles import LogFiles
 
-__all__ = ["enough_memory", "read_log"]
+__all__ = ["Reading", "enough_memory", "read_log"]
 
 _MOST_EXECUTORS = 100_000
 """Each of them is a worker at least, whatever it did."""
@@ -84,7 +84,7 @@ def read_log(
     One pass, a line at a time. Memory grows with the number of tasks (60 to 170 bytes each, as large as their numbers),
     stages and plans, not with the length of the log.
     """
-    reading = _Reading(Texts(keep_texts))
+    reading = Reading(Texts(keep_texts))
     try:
         with enough_memory(log):
             _read_files(log, reading, progress)
@@ -116,7 +116,7 @@ def enough_memory(log: LogFiles) -> Iterator[None]:
         raise TraceFormatError(message, hint, {"file": log.name}) from error
 
 
-def _read_files(log: LogFiles, reading: _Reading, progress: Callable[[str, int, int], None]) -> None:
+def _read_files(log: LogFiles, reading: Reading, progress: Callable[[str, int, int], None]) -> None:
     total = sum(file.stat().st_size for file in log.files)
     before = 0
     for file in log.files:
@@ -136,7 +136,7 @@ def _read_files(log: LogFiles, reading: _Reading, progress: Callable[[str, int, 
         before += file.stat().st_size
 
 
-class _Reading:
+class Reading:
     """The state of a pass over a log."""
 
     def __init__(self, texts: Texts) -> None:

@@ -144,7 +144,7 @@ def infer_schedule(log: SparkLog) -> Schedule:
     tasks = tasks.with_columns(locality=(pl.col("flags") // LOCALITY).cast(pl.Int8))
     tasks = tasks.drop(_MEASURED).with_columns(job=stage_values(tasks, stage_jobs).cast(pl.Int32))
     tasks, cores, more_cores = place_tasks(log, tasks, executors, findings)
-    lanes = _lanes(jobs)
+    lanes = _lanes(jobs, log.lanes)
     return Schedule(
         log=replace(log, tasks=log.tasks.clear()),
         origin_ms=origin,
@@ -320,9 +320,9 @@ def _job(number: int, row: dict[str, Any], own: list[int] | None, log: SparkLog,
     end = max(end, start, own[2] if own else start)
     batch, query, execution, root = (row.get(name) for name in ("batch", "query", "execution", "root"))
     unit = f"job {number}"
-    if batch is not None:
+    if batch is not None and log.unit == "batch":
         unit = f"batch {batch}" + (f" of query {query[:8]}" if query else "")
-    elif execution is not None:
+    elif execution is not None and log.unit != "job":
         unit = f"query {root if root is not None else execution}"
     return Job(
         job=number,
@@ -388,10 +388,10 @@ def _executors(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> 
     return pl.DataFrame({k: [row[k] for row in rows] for k in schema}, schema=schema)
 
 
-def _lanes(jobs: list[Job]) -> list[Lane]:
-    """Give every job a lane."""
-    lanes = [Lane(lane=0)]
-    free_at = [0]
+def _lanes(jobs: list[Job], there: int) -> list[Lane]:
+    """Give every job a lane; some are there already."""
+    lanes = [Lane(lane=lane) for lane in range(max(1, there))]
+    free_at = [0] * len(lanes)
     group: set[int] = set()
     group_end = -1
     for index in sorted(range(len(jobs)), key=lambda i: (jobs[i].start_ns, jobs[i].job)):

@@ -82,9 +82,10 @@ def lives_of(schedule: Schedule) -> Lives:
     birth, end = np.zeros(count, np.int64), np.full(count, schedule.end_ns)
     exits = np.zeros(count, bool)
     for lane in schedule.lanes[1:]:
-        birth[lane.lane] = lane.forks[0][0]
-        end[lane.lane] = schedule.jobs[lane.jobs[-1]].end_ns
-        exits[lane.lane] = True
+        birth[lane.lane] = 0 if lane.lane < schedule.log.lanes else lane.forks[0][0]
+        if not schedule.log.portion:
+            end[lane.lane] = schedule.jobs[lane.jobs[-1]].end_ns
+            exits[lane.lane] = True
     gone = executor_ends(schedule)
     added = schedule.executors["added"].to_list()
     removed = schedule.executors["removed"].to_list()

@@ -1,0 +1,101 @@
+"""Following an event log of Spark: what is added to a trace before it is looked at."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.errors import InvalidParameterError
+from pag_graph.store.delta import LIVE
+from pag_graph.store.live import write_units
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+
+    from pag_graph.api.following import FollowOptions
+    from pag_graph.sources.spark.follow import EventLogFeed
+
+__all__ = ["fed", "trace_beside"]
+
+_TELL_EVERY_S = 1.0
+
+
+def trace_beside(store: Path) -> Path:
+    """Return where the trace of an event log is kept that is followed into a store.
+
+    Examples
+    --------
+    >>> trace_beside(Path("runs/app.pag")).as_posix()
+    'runs/app.pag.trace'
+    """
+    return store.with_name(f"{store.name}.trace")
+
+
+@contextmanager
+def fed(
+    source: str | os.PathLike[str], store: str | os.PathLike[str], options: FollowOptions
+) -> Iterator[tuple[Path, Callable[[], bool]]]:
+    """Make a trace of an event log, as long as the block runs; a trace stays what it is.
+
+    Parameters
+    ----------
+    source, store, options
+        As for `follow`.
+
+    Yields
+    ------
+    trace
+        What is to be followed.
+    feed
+        To be called before each look at it.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are options for event logs, and it is a trace.
+    """
+    path, place = Path(source).absolute(), Path(store).absolute()
+    epochs, trace = options.get("epochs"), options.get("trace")
+    if epochs is None and not _is_log(path):
+        if trace is not None:
+            message = f"{path} is no event log: it needs no other place for its trace."
+            raise InvalidParameterError(message, "Leave out trace, or give epochs where the log is not there yet.")
+        yield path, bool
+        return
+    from pag_graph.sources.spark.follow import EventLogFeed
+
+    beside = trace_beside(place) if trace is None else Path(trace).absolute()
+    feed = EventLogFeed(path, beside, unit=epochs or "batch", replace=options.get("replace", False))
+    try:
+        yield beside, _Teller(feed, place, options.get("units")).look
+    finally:
+        feed.close()
+
+
+def _is_log(path: Path) -> bool:
+    """Say whether it is an event log, and no trace; of a trace that is not there yet nobody knows more."""
+    from pag_graph.sources.spark.logfiles import looks_like_log
+
+    return path.is_file() or (path.is_dir() and looks_like_log(path))
+
+
+class _Teller:
+    """Looks at the log, and says now and then what is under way."""
+
+    def __init__(self, feed: EventLogFeed, store: Path, units: Callable[[list[dict[str, Any]]], None] | None) -> None:
+        self._feed, self._folder, self._units = feed, store / LIVE, units
+        self._told = 0.0
+
+    def look(self) -> bool:
+        new = self._feed.look()
+        if new or time.monotonic() - self._told >= _TELL_EVERY_S:
+            self._told = time.monotonic()
+            found = self._feed.ongoing(time.time_ns() // 1_000_000)
+            if self._folder.is_dir():
+                write_units(self._folder, found)
+            if self._units is not None:
+                self._units(found)
+        return new

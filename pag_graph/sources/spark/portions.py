@@ -1,0 +1,261 @@
+"""Maps portions of a log one by one, so that their traces make one trace.
+
+A portion begins and ends at a quiet instant: no job runs, and no task. Every worker that is there has events up to
+its end: a core that has no more tasks is idle until then, and from then on waits for its next one. So the mapping of a
+portion needs of those before only which workers are there, and where numbers go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.model.enums import EventKind
+from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
+from pag_graph.sources.spark.carried import Carried
+from pag_graph.sources.spark.log_tables import LogFinding
+from pag_graph.sources.spark.mapping import Mapped, map_schedule
+from pag_graph.sources.spark.points import EXECUTORS, LANES
+from pag_graph.sources.spark.schedule import MS, infer_schedule
+from pag_graph.sources.spark.shuffles import FIRST_SHUFFLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.spark.portion_reader import Portion
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["Portions"]
+
+
+class Portions:
+    """A trace in the making.
+
+    Parameters
+    ----------
+    carried
+        Where an earlier process stopped.
+    tables
+        Its tables ``operators``, ``channels`` and ``workers``; rows that came after that are dropped.
+    """
+
+    def __init__(self, carried: Carried | None = None, tables: Mapping[str, pa.Table] | None = None) -> None:
+        self.carried = carried or Carried()
+        self.origin_ms = self.carried.origin_ms
+        """When the application began, in milliseconds since 1970; None before the first portion."""
+        counts = (self.carried.operators, self.carried.channels, self.carried.workers)
+        known = tables or {}
+        self.operators, self.channels, self.workers = (
+            known.get(name, schema.empty_table()).slice(0, count)
+            for (name, schema), count in zip(_TABLES.items(), counts, strict=True)
+        )
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """The small tables of the trace so far."""
+        return {"operators": self.operators, "channels": self.channels, "workers": self.workers}
+
+    def add(self, portion: Portion) -> Iterator[pa.Table]:
+        """Map the next portion.
+
+        Parameters
+        ----------
+        portion
+            Begins where the one before ended.
+
+        Yields
+        ------
+        pa.Table
+            Its events, as `TRACE_EVENTS` without columns that are null. The small tables know all that is in them
+            before the first one is yielded; `carried` goes on when the last one was asked for.
+        """
+        carried = self.carried
+        origin = self.origin_ms = portion.begin_ms if carried.origin_ms is None else carried.origin_ms
+        log = replace(portion.log, lanes=carried.lanes, cores=dict(carried.cores))
+        mapped = map_schedule(infer_schedule(log), "")
+        numbers = self._numbers(mapped, origin)
+        begin_ns = (portion.begin_ms - origin) * MS
+        seq = {worker: carried.seq.get(int(worker), 0) for worker in numbers.workers.tolist()}
+        born = {worker for worker in seq if worker not in carried.seq}
+        events = 0
+        for _, table in mapped.events():
+            rows = numbers.told(pl.DataFrame(table), begin_ns, born)
+            if rows.height:
+                rows = _numbered(rows, seq)
+                events += rows.height
+                yield rows.to_arrow()
+        self.carried = self._after(mapped, numbers, origin, seq, events)
+
+    def findings(self) -> list[LogFinding]:
+        """Return what was odd in all portions, summed."""
+        return [
+            LogFinding(
+                finding=name,
+                severity=row["severity"],
+                observed=row["observed"],
+                unit=row["unit"],
+                detail=row["detail"],
+            )
+            for name, row in sorted(self.carried.findings.items())
+        ]
+
+    def _numbers(self, mapped: Mapped, origin_ms: int) -> _Numbers:
+        """Give what is new its numbers, and return those of all that the portion names."""
+        carried = self.carried
+        workers = mapped.workers
+        names = workers["name"].to_pylist()
+        new = np.array([name not in carried.alive for name in names])
+        numbers = np.array([carried.alive.get(name, -1) for name in names], np.int64)
+        numbers[new] = np.arange(new.sum()) + carried.workers
+        offset = pa.array(np.full(len(names), origin_ms * MS), pa.int64())
+        workers = workers.set_column(workers.column_names.index("offset_ns"), "offset_ns", offset)
+        # An executor's process is called after its first core: its place among the executors of a portion changes.
+        first: dict[int, int] = {}
+        local = workers["process"].to_pylist()
+        for process, number in zip(local, numbers.tolist(), strict=True):
+            first.setdefault(process, number)
+        processes = pa.array([first[process] if process else 0 for process in local], workers["process"].type)
+        workers = workers.set_column(workers.column_names.index("process"), "process", processes)
+        self.workers = _more(self.workers, workers, "worker", numbers, new)
+        operators = mapped.operator_table
+        known = carried.open_operators
+        addresses = operators["address"].to_pylist()
+        fresh = np.array([address not in known for address in addresses])
+        of_operators = np.array([known.get(address, -1) for address in addresses], np.int64)
+        of_operators[fresh] = np.arange(fresh.sum()) + carried.operators
+        self.operators = _more(self.operators, operators, "operator", of_operators, fresh)
+        channels = mapped.channels
+        own = channels["channel"].to_numpy()
+        shuffles = max(0, carried.channels - _FIXED)
+        of_channels = np.where(own >= FIRST_SHUFFLE, own + shuffles, own)
+        kept = own >= (FIRST_SHUFFLE if carried.channels else 0)
+        for end in ("source_operator", "target_operator"):
+            place = channels.column_names.index(end)
+            column = channels[end].to_pylist()
+            moved = pa.array([None if value is None else int(of_operators[value]) for value in column], pa.int64())
+            channels = channels.set_column(place, end, moved)
+        self.channels = _more(self.channels, channels, "channel", of_channels, kept)
+        return _Numbers(numbers, of_operators, carried, shuffles)
+
+    def _after(self, mapped: Mapped, numbers: _Numbers, origin: int, seq: dict[int, int], events: int) -> Carried:
+        carried, schedule = self.carried, mapped.schedule
+        names = mapped.workers["name"].to_pylist()
+        stays = [not gone for gone in mapped.lives.exits.tolist()]
+        cores: dict[str, int] = {}
+        executors = schedule.executors["executor"].to_list()
+        for core, there in zip(schedule.cores, stays[mapped.lanes :], strict=True):
+            if there:
+                cores[executors[core.executor]] = core.number + 1
+        alive = {name: int(number) for name, number, there in zip(names, numbers.workers, stays, strict=True) if there}
+        few = mapped.driver.few
+        open_executions = schedule.log.executions.filter(pl.col("ended_ms").is_null())["execution"].to_list()
+        again = {0, *(mapped.operators.executions[number] for number in open_executions)}
+        addresses = mapped.operators.addresses
+        return Carried(
+            origin_ms=origin,
+            portions=carried.portions + 1,
+            epochs=carried.epochs + len(mapped.epochs.ends),
+            events=carried.events + events,
+            tasks=carried.tasks + schedule.tasks.height,
+            lane_messages=carried.lane_messages + _most(few, LANES),
+            executor_messages=carried.executor_messages + _most(few, EXECUTORS),
+            shuffle_messages=carried.shuffle_messages + mapped.shuffles.messages.height,
+            lanes=len(schedule.lanes),
+            workers=self.workers.num_rows,
+            operators=self.operators.num_rows,
+            channels=self.channels.num_rows,
+            alive=alive,
+            seq={worker: seq[worker] for worker in alive.values()},
+            cores=cores,
+            open_operators={addresses[number]: int(numbers.operators[number]) for number in sorted(again)},
+            findings=_summed(carried.findings, [*schedule.log.findings, *schedule.findings, *mapped.shuffles.findings]),
+        )
+
+
+_TABLES = {"operators": TRACE_OPERATORS, "channels": TRACE_CHANNELS, "workers": TRACE_WORKERS}
+_FIXED = 5
+"""Channels that are not of shuffles."""
+
+
+class _Numbers:
+    """Numbers of a portion's workers, operators, channels and messages in the whole trace."""
+
+    def __init__(self, workers: I64, operators: I64, carried: Carried, shuffles: int) -> None:
+        self.workers, self.operators, self._carried, self._shuffles = workers, operators, carried, shuffles
+
+    def told(self, rows: pl.DataFrame, begin_ns: int, born: set[int]) -> pl.DataFrame:
+        """Return events as they stand in the trace; the births of those who are there already are left out."""
+        carried = self._carried
+        channel = pl.col("channel")
+        number = (
+            pl.when(channel == LANES)
+            .then(carried.lane_messages)
+            .when(channel == EXECUTORS)
+            .then(carried.executor_messages)
+            .when(channel >= FIRST_SHUFFLE)
+            .then(carried.shuffle_messages)
+            .otherwise(carried.tasks)
+        )
+        rows = rows.with_columns(
+            worker=_moved(rows["worker"], self.workers).cast(pl.Int32),
+            peer=_moved(rows["peer"], self.workers).cast(pl.Int32),
+            operator=_moved(rows["operator"], self.operators),
+            channel=pl.when(channel >= FIRST_SHUFFLE).then(channel + self._shuffles).otherwise(channel),
+            message_seq=pl.col("message_seq") + number,
+            epoch=pl.col("epoch") + carried.epochs,
+            t_ns=pl.col("t_ns") + begin_ns,
+        )
+        there = (pl.col("kind") == str(EventKind.SPAWN)) & ~pl.col("peer").is_in(sorted(born))
+        return rows.filter(~there.fill_null(value=False))
+
+
+def _moved(column: pl.Series, numbers: I64) -> pl.Series:
+    """Return the numbers that stand for those of a column; null where there is none."""
+    none = column.is_null()
+    return pl.DataFrame({"n": numbers[column.fill_null(0).to_numpy()], "none": none}).select(
+        pl.when(~pl.col("none")).then("n").alias(column.name)
+    )[column.name]
+
+
+def _numbered(rows: pl.DataFrame, seq: dict[int, int]) -> pl.DataFrame:
+    """Return rows with their numbers: each worker's from where its log is, which goes on."""
+    rows = rows.with_columns(seq=pl.int_range(pl.len(), dtype=pl.Int64).over("worker"))
+    workers, counts = np.unique(rows["worker"].to_numpy(), return_counts=True)
+    base = np.zeros(int(workers.max()) + 1, np.int64)
+    base[workers] = [seq[int(worker)] for worker in workers]
+    for worker, count in zip(workers.tolist(), counts.tolist(), strict=True):
+        seq[worker] += count
+    return rows.with_columns(seq=pl.col("seq") + pl.Series(base[rows["worker"].to_numpy()]))
+
+
+def _more(table: pa.Table, rows: pa.Table, key: str, numbers: I64, new: NDArray[np.bool_]) -> pa.Table:
+    """Add the rows that are new to a table, under their numbers."""
+    column = rows.schema.field(key)
+    numbered = rows.set_column(rows.column_names.index(key), column, pa.array(numbers, column.type))
+    return pa.concat_tables([table, numbered.filter(pa.array(new)).cast(table.schema)])
+
+
+def _most(few: pl.DataFrame, channel: int) -> int:
+    """Return how many numbers the messages of a channel of the driver use."""
+    most = few.filter(pl.col("channel") == channel)["number"].max()
+    return int(most) + 1 if isinstance(most, int) else 0
+
+
+def _summed(known: Mapping[str, Any], found: list[LogFinding]) -> dict[str, Any]:
+    """Add what was odd in a portion; of several details the one stays of which there was most."""
+    out = {name: dict(row) for name, row in known.items()}
+    for one in found:
+        row = out.setdefault(
+            one.finding, {"severity": one.severity, "observed": 0, "unit": one.unit, "detail": one.detail, "most": 0}
+        )
+        row["observed"] += one.observed
+        if one.observed > row["most"]:
+            row |= {"most": one.observed, "detail": one.detail, "severity": one.severity}
+    return out

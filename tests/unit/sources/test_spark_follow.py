@@ -1,0 +1,259 @@
+"""Event logs in progress: however they come, and whoever is killed meanwhile, the trace is the one of the whole log."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pag_graph.errors import InvalidParameterError, StoreConflictError, StoreError, TraceFormatError
+from pag_graph.sources import convert
+from pag_graph.sources.spark.follow import EventLogFeed
+from pag_graph.sources.spark.open_units import UNITS
+from pag_graph.sources.spark.portion_reader import PortionReader
+from pag_graph.store.trace import Trace
+from tests.support.growing_logs import FORMS, content_of, grow, log_in, steps, told
+from tests.support.spark_logs import ORIGIN_MS, EventLog, check_rows
+
+DATA = Path(__file__).parents[2] / "data" / "spark"
+PROVE = os.environ.get("PAG_PROVE") == "1"
+LOGS = [*sorted(DATA.glob("*.zstd")), *sorted(DATA.glob("*/*.zstd")), DATA / "forms" / "eventlog_v2_two-jobs"]
+PROGRESS = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+QUERY = "7d553db7-d5d4-4ba2-af35-17f2b50809dc"
+SOME = ("streaming", "concurrent-jobs", "lost-executor", "dynamic-allocation", "retried-stage", "sql")
+
+
+def cases() -> list[tuple[Path, str, str]]:
+    """Return each log with each unit in each form; of a few logs one form each, unless all are to be proved."""
+    if PROVE:
+        return [(log, unit, form) for log in LOGS for unit in UNITS for form in FORMS]
+    draw = random.Random(11)
+    known = {log.stem: log for log in LOGS}
+    return [(known[name], UNITS[i % 3], FORMS[(3 * i + draw.randrange(3)) % len(FORMS)]) for i, name in enumerate(SOME)]
+
+
+def finished(feed: EventLogFeed) -> EventLogFeed:
+    """Look until the log has ended."""
+    for _ in range(30):
+        feed.look()
+    assert feed.ended
+    return feed
+
+
+def whole(lines: list[bytes], folder: Path, unit: str, name: str = "app") -> tuple[object, ...]:
+    """Return what `pag convert --epochs` makes of a log."""
+    folder.mkdir()
+    (folder / name).write_bytes(b"".join(lines))
+    convert(folder / name, folder / "trace", epochs=unit)
+    return told(folder / "trace")
+
+
+@pytest.mark.parametrize(("log", "unit", "form"), cases(), ids=lambda value: getattr(value, "stem", value))
+def test_a_log_that_grows_gives_the_trace_of_the_whole_log(log: Path, unit: str, form: str, tmp_path: Path) -> None:
+    lines, draw = content_of(log), random.Random(f"{log.stem} {unit} {form}")
+    name = "eventlog_v2_app" if form.startswith("rolled") else "app"
+    expected = whole(lines, tmp_path / "whole", unit, name)
+    place = log_in(tmp_path, form)
+    feed = EventLogFeed(place, tmp_path / "trace", unit=unit)
+    for step in steps(lines, form, draw):
+        grow(tmp_path, step)
+        if draw.random() < 0.5:
+            feed.look()
+        if draw.random() < 0.05:
+            feed.close()
+            feed = EventLogFeed(place, tmp_path / "trace", unit=unit)
+    finished(feed).close()
+    assert told(tmp_path / "trace") == expected
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
+
+
+def stream(batches: int) -> list[bytes]:
+    """Return the log of a stream with a job and two tasks a batch."""
+    log = EventLog(cores=[1, 1])
+    for batch in range(batches):
+        at = 1_000 * batch + 500
+        log.job(batch, at, [batch], sql_streaming_queryId=QUERY, streaming_sql_batchId=str(batch))
+        log.stage(batch, at, tasks=2)
+        for index in range(2):
+            log.task(2 * batch + index, batch, str(index), at + 10, at + 300 + index, run=200)
+        log.stage_done(batch, at + 310).job_done(batch, at + 320)
+        log.add(PROGRESS, progress=progress(batch, 400, rows=100, state=1_000 * batch))
+    return [line.encode() + b"\n" for line in log.end(1_000 * batches + 500).lines]
+
+
+def progress(batch: int, took: int, *, rows: int, state: int) -> dict[str, object]:
+    """Return what a stream says of a batch."""
+    return {
+        "id": QUERY,
+        "batchId": batch,
+        "timestamp": "2026-11-21T22:13:07.782Z",
+        "durationMs": {"triggerExecution": took},
+        "sources": [{"numInputRows": rows}],
+        "stateOperators": [{"numRowsTotal": state}],
+    }
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_whoever_is_killed_at_any_write_loses_and_doubles_nothing(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = content_of(DATA / "streaming.zstd") if PROVE else stream(2)
+    expected = whole(lines, tmp_path / "whole", "batch")
+    replace, left = Path.replace, [-1]
+
+    def killed(self: Path, target: Path) -> Path:
+        left[0] -= 1
+        if left[0] == 0 and when == "before":
+            raise KilledError
+        moved = replace(self, target)
+        if left[0] == 0:
+            raise KilledError
+        return moved
+
+    monkeypatch.setattr(Path, "replace", killed)
+    at, survived = 1, False
+    while not survived:
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        (folder / "app").write_bytes(b"".join(lines))
+        left[0] = at
+        feed = EventLogFeed(folder / "app", folder / "trace")
+        try:
+            finished(feed)
+            survived = True
+        except KilledError:
+            left[0] = -1
+        feed.close()
+        finished(EventLogFeed(folder / "app", folder / "trace")).close()
+        assert told(folder / "trace") == expected, at
+        at += 1 if PROVE else 6
+    assert at > 12
+
+
+def test_every_portion_ends_where_nothing_is_under_way() -> None:
+    """Independent of the reader: times of jobs, tasks and executions in the log's own JSON."""
+    for name, most in (("streaming", 5), ("concurrent-jobs", 1), ("sql", 2)):
+        spans: dict[str, list[int]] = {}
+        reader = PortionReader(name, "query")
+        cuts = []
+        for line in content_of(DATA / f"{name}.zstd"):
+            event = json.loads(line)
+            kind = event["Event"].rsplit(".", 1)[-1]
+            if kind in {"SparkListenerJobStart", "SparkListenerJobEnd"}:
+                at = event.get("Submission Time", event.get("Completion Time"))
+                spans.setdefault(f"job {event['Job ID']}", []).append(at)
+            if kind in {"SparkListenerSQLExecutionStart", "SparkListenerSQLExecutionEnd"}:
+                spans.setdefault(f"query {event['executionId']}", []).append(event["time"])
+            if kind == "SparkListenerTaskEnd":
+                info = event["Task Info"]
+                spans[f"task {info['Task ID']}"] = [info["Launch Time"], info["Finish Time"]]
+            if (portion := reader.line(line)) is not None:
+                cuts.append(portion.end_ms)
+                assert all(len(times) == 2 for times in spans.values()), "something began and has not ended"
+        assert len(cuts) >= most, name
+        for cut in cuts:
+            assert [what for what, (begin, end) in spans.items() if begin < cut < end] == []
+
+
+@pytest.mark.parametrize("name", ["streaming", "lost-executor"])
+def test_portions_hold_the_tasks_of_the_whole_log(name: str, tmp_path: Path) -> None:
+    """What is measured is the same, whether the log is mapped as a whole or in portions; and the rows are sound."""
+    convert(DATA / f"{name}.zstd", tmp_path / "whole")
+    convert(DATA / f"{name}.zstd", tmp_path / "portions", epochs="batch")
+    sums = []
+    for trace in ("whole", "portions"):
+        events = pl.DataFrame(Trace.open(tmp_path / trace).events()).sort("worker", "seq")
+        check_rows(events)
+        channels = pl.DataFrame(Trace.open(tmp_path / trace).channels).select("channel", "type")
+        messages = events.filter(pl.col("kind") == "send").join(channels, on="channel")
+        told = messages.group_by("type").agg(pl.len(), pl.col("bytes").sum()).sort("type")
+        works = events.filter(pl.col("activity") == "processing").select("records", "bytes").sum()
+        sums.append((told.filter(pl.col("type") != "driver lanes").rows(), works.rows(), events["epoch"].max()))
+    assert sums[0] == sums[1]
+
+
+def test_a_batch_that_takes_long_is_named_while_it_runs(tmp_path: Path) -> None:
+    lines = stream(7)
+    feed = EventLogFeed(tmp_path / "app", tmp_path / "trace")
+    (tmp_path / "app").write_bytes(b"".join(lines[:-1]))
+    feed.look()
+    assert feed.ongoing(0) == []
+    later = EventLog(cores=[])
+    later.job(7, 9_000, [7], sql_streaming_queryId=QUERY, streaming_sql_batchId="7").stage(7, 9_000, tasks=1)
+    begun = [line.encode() + b"\n" for line in later.lines[2:]]
+    ticks = EventLog(cores=[]).task(99, 7, "0", 9_010, 9_700, run=500)
+    for content, so_far, slow in ((begun, 0, False), ([ticks.lines[-1].encode() + b"\n"], 700, False)):
+        with (tmp_path / "app").open("ab") as file:
+            file.write(b"".join(content))
+        feed.look()
+        unit = next(unit for unit in feed.ongoing(0) if unit["name"].startswith("batch"))
+        assert (unit["name"], unit["so_far_ms"], unit["slow"]) == (f"batch 7 of query {QUERY[:8]}", so_far, slow)
+        assert (unit["usual_ms"], unit["state_rows"], unit["state_rows_before"]) == (400, 6_000, 0)
+    # The clock of this machine counts where the log is written by it: the log's own times are of another day here.
+    feed._heard_ms = ORIGIN_MS + 9_700
+    unit = next(unit for unit in feed.ongoing(ORIGIN_MS + 9_801) if unit["name"].startswith("batch"))
+    assert (unit["so_far_ms"], unit["slow"]) == (801, True)
+    # A restart knows as much.
+    feed.close()
+    feed = EventLogFeed(tmp_path / "app", tmp_path / "trace")
+    feed.look()
+    assert [unit["usual_ms"] for unit in feed.ongoing(0) if "usual_ms" in unit] == [400]
+    feed.close()
+
+
+def test_parts_that_went_are_told_and_compacted_ones_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "eventlog_v2_app"
+    folder.mkdir()
+    lines = stream(3)
+    (folder / "appstatus_app.inprogress").touch()
+    (folder / "events_1_app").write_bytes(b"".join(lines[:12]))
+    feed = EventLogFeed(folder, tmp_path / "trace")
+    feed.look()
+    # The first part was read: what Spark makes of it says nothing new.
+    (folder / "events_1_app").rename(folder / "events_1_app.compact")
+    (folder / "events_2_app").write_bytes(b"".join(lines[12:16]))
+    feed.look()
+    assert feed.reader.events == 16
+    # The third one goes before anybody saw it, and job 1 has no end.
+    (folder / "events_4_app").write_bytes(b"".join(lines[-9:]))
+    (folder / "events_2_app").unlink()
+    (folder / "appstatus_app.inprogress").rename(folder / "appstatus_app")
+    finished(feed).close()
+    found = {row["finding"]: row["observed"] for row in Trace.open(tmp_path / "trace").findings.to_pylist()}
+    assert found["log_part_missing"] >= 1
+
+
+def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(b"".join(stream(2)))
+    with pytest.raises(InvalidParameterError, match="batch, query, job"):
+        EventLogFeed(tmp_path / "app", tmp_path / "trace", unit="hour")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "diary").write_text("dear")
+    with pytest.raises(StoreError, match="is not empty"):
+        EventLogFeed(tmp_path / "app", tmp_path / "other")
+    feed = EventLogFeed(tmp_path / "app", tmp_path / "trace")
+    with pytest.raises(StoreConflictError, match="Another process"):
+        EventLogFeed(tmp_path / "app", tmp_path / "trace")
+    feed.look()
+    feed.close()
+    with pytest.raises(StoreConflictError, match="unit batch, not job"):
+        EventLogFeed(tmp_path / "app", tmp_path / "trace", unit="job")
+    with pytest.raises(StoreConflictError, match="log app, not app2"):
+        EventLogFeed(tmp_path / "app2", tmp_path / "trace")
+    EventLogFeed(tmp_path / "app", tmp_path / "trace", unit="job", replace=True).close()
+    (tmp_path / "app3").write_bytes(b"".join(stream(2)))
+    feed = EventLogFeed(tmp_path / "app3", tmp_path / "trace3")
+    feed.look()
+    (tmp_path / "app3").write_bytes(b"{}\n")
+    feed.close()
+    shorter = EventLogFeed(tmp_path / "app3", tmp_path / "trace3")
+    with pytest.raises(TraceFormatError, match="shorter than what was read"):
+        shorter.look()
+    shorter.close()
