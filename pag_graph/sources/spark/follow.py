@@ -1,8 +1,7 @@
 """Follows an event log in progress: what comes is mapped up to the last quiet instant, and added to a trace.
 
-The trace is a directory like any other, with a folder more::
+The trace is a directory like any other, with a folder more, which the one who adds holds a lock of::
 
-    eventlog/lock         held by the one who adds
     eventlog/state.json   the log's position behind the last portion, and where numbers go on
 
 A portion is added in this order: small tables, events, state. Whoever is killed in between adds the same files again,
@@ -11,7 +10,6 @@ for a portion depends on the log alone.
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -24,7 +22,6 @@ import pyarrow.parquet as pq
 from pag_graph.errors import InvalidParameterError, StoreConflictError, StoreError
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import PAG_FINDINGS, TRACE_EVENTS
-from pag_graph.runtime.locks import Lock, lock
 from pag_graph.sources.foreign_files import fingerprint
 from pag_graph.sources.spark.carried import Carried
 from pag_graph.sources.spark.growing_log import GrowingLog, Position
@@ -33,6 +30,7 @@ from pag_graph.sources.spark.open_units import UNITS
 from pag_graph.sources.spark.portion_reader import PortionReader
 from pag_graph.sources.spark.portions import Portions
 from pag_graph.store.description import SCHEMAS
+from pag_graph.store.held import Use, claimed
 from pag_graph.store.in_place import refusals
 from pag_graph.store.meta import TraceMeta, TraceSource, read_meta, write_meta
 from pag_graph.store.trace import write_table
@@ -138,11 +136,9 @@ class EventLogFeed:
             raise StoreError(message, "Choose another place: --trace DIR.", {"path": str(self._trace)})
         folder.mkdir(parents=True, exist_ok=True)
         (self._trace / EVENTS).mkdir(exist_ok=True)
-        file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        held.callback(os.close, file)
-        if lock(file) is Lock.OTHERS:
+        if held.enter_context(claimed(folder)) is Use.LIVING:
             message = f"Another process adds to the trace at {self._trace}."
-            raise StoreConflictError(message, "Wait until it ends, or choose another place.", {"path": str(file)})
+            raise StoreConflictError(message, "Wait until it ends, or choose another place.", {"path": str(folder)})
 
     def _clear(self) -> None:
         """Remove what is there; the state first, so that whoever is killed in between leaves nothing to go on with."""
@@ -276,7 +272,8 @@ class EventLogFeed:
             self._meta = meta
 
     def _write(self, parts: list[pa.Table]) -> None:
-        table = conform(pa.concat_tables(parts, promote_options="default"), TRACE_EVENTS, where="an event log")
+        table = pa.concat_tables(conform(part, TRACE_EVENTS, where="an event log") for part in parts)
+        table = table.sort_by([("worker", "ascending"), ("seq", "ascending")])
         self._replace(f"{EVENTS}/portion-{self._files:09}.parquet", partial(write_table, table=table))
         self._files += 1
 

@@ -48,8 +48,8 @@ class Portion(NamedTuple):
     """Begins and ends at these instants."""
     begin_ms: int
     end_ms: int
-    unended: bool
-    """Whether the application's end is missing, though nothing follows."""
+    last: bool
+    """Whether nothing follows."""
 
 
 class _OwnReading(Reading):
@@ -177,10 +177,9 @@ class PortionReader:
         reading = self._reading
         if not reading.counts:
             return None
-        unended = not reading.log.complete
         log = self._result(in_progress=in_progress)
         begin, end = find_extent(log, [])
-        return Portion(self._fitted(log, begin, log.end_ms), begin, end, unended)
+        return Portion(self._fitted(log, begin, log.end_ms), begin, end, last=True)
 
     def _cut(self) -> Portion:
         reading = self._reading
@@ -195,7 +194,7 @@ class PortionReader:
         ended = log.jobs["completed_ms"].max()
         end = max(end, ended + 1 if isinstance(ended, int) else end)
         begin = origin if begin_ms is None else begin_ms
-        portion = Portion(self._fitted(log, begin, end), begin, end, unended=False)
+        portion = Portion(self._fitted(log, begin, end), begin, end, last=False)
         self._begin_ms = end
         self.units.cut()
         stay = (row for row in executors.items() if row[1]["removed_ms"] is None or row[1]["removed_ms"] > end)

@@ -14,11 +14,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.model.enums import EventKind
+from pag_graph.model.enums import ActivityType, EventKind
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.spark.carried import Carried
 from pag_graph.sources.spark.log_tables import LogFinding
 from pag_graph.sources.spark.mapping import Mapped, map_schedule
+from pag_graph.sources.spark.operators import APPLICATION
 from pag_graph.sources.spark.points import EXECUTORS, LANES
 from pag_graph.sources.spark.schedule import MS, infer_schedule
 from pag_graph.sources.spark.shuffles import FIRST_SHUFFLE
@@ -92,6 +93,28 @@ class Portions:
                 events += rows.height
                 yield rows.to_arrow()
         self.carried = self._after(mapped, numbers, origin, seq, events)
+        if not portion.last:
+            yield self._ends((portion.end_ms - origin) * MS)
+
+    def _ends(self, t_ns: int) -> pa.Table:
+        """Return an activity of no length on every worker that stays: what comes before it is certain at once."""
+        workers = sorted(self.carried.alive.values())
+        seq = [self.carried.seq[worker] for worker in workers]
+        for worker in workers:
+            self.carried.seq[worker] += 2
+        self.carried.events += 2 * len(workers)
+        kinds = [str(EventKind.START), str(EventKind.STOP)]
+        rows = pl.DataFrame({"worker": workers, "seq": seq, "kind": [kinds] * len(workers)}).explode("kind")
+        number = pl.int_range(pl.len(), dtype=pl.Int64).over("worker")
+        return rows.select(
+            worker=pl.col("worker").cast(pl.Int32),
+            seq=pl.col("seq") + number,
+            epoch=pl.lit(self.carried.epochs, pl.Int64),
+            t_ns=pl.lit(t_ns, pl.Int64),
+            kind="kind",
+            activity=pl.when(number == 0).then(pl.lit(str(ActivityType.IDLE))),
+            operator=pl.lit(APPLICATION, pl.Int64),
+        ).to_arrow()
 
     def findings(self) -> list[LogFinding]:
         """Return what was odd in all portions, summed."""
