@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import contextmanager
-from pathlib import Path  # noqa: TC003  (Typer reads it)
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,7 @@ import typer
 from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
 from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, delivering
-from pag_graph.model.enums import RuleSet  # noqa: TC001  (Typer reads it)
+from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration, nanoseconds
 
 if TYPE_CHECKING:
@@ -43,6 +43,17 @@ _Settle = Annotated[
 _Listen = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; SOURCE is where it is kept.")
 ]
+_Source = Annotated[
+    Path,
+    typer.Argument(metavar="SOURCE", help="Where a recorder writes, or an event log of Spark.", show_default=False),
+]
+_Rules = Annotated[RuleSet | None, typer.Option(help="How time is typed.", show_default="what the trace asks for")]
+_TokenFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --listen: file of mode 600 with the token they must know.")
+]
+_Trace = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where the trace of an event log grows; else STORE.trace.")
+]
 _Epochs = Annotated[
     str | None,
     typer.Option(metavar="batch|query|job", help="SOURCE is an event log of Spark: what an epoch is."),
@@ -50,14 +61,9 @@ _Epochs = Annotated[
 
 
 def follow(
-    source: Annotated[
-        Path,
-        typer.Argument(metavar="SOURCE", help="Where a recorder writes, or an event log of Spark.", show_default=False),
-    ],
+    source: _Source,
     store: Annotated[Path, typer.Argument(help="Where to make the store, or to go on.", show_default=False)],
-    rules: Annotated[
-        RuleSet | None, typer.Option(help="How time is typed.", show_default="what the trace asks for")
-    ] = None,
+    rules: _Rules = None,
     query: QueryOption = None,
     alert_rules: AlertsOption = None,
     to: ToOption = None,
@@ -68,13 +74,9 @@ def follow(
     keep: _Keep = "all",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
     epochs: _Epochs = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the trace of an event log grows; else STORE.trace.")
-    ] = None,
+    trace: _Trace = None,
     listen: _Listen = None,
-    token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --listen: file of mode 600 with the token they must know.")
-    ] = None,
+    token_file: _TokenFile = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the graph of a trace while it is written: epochs can be asked about as soon as they are closed.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.sources.spark.operators import Operators
-    from pag_graph.sources.spark.schedule import Schedule
+    from pag_graph.sources.spark.schedule import Lane, Schedule
 
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
@@ -222,12 +222,7 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: 
     _between(rows, busy, 0, last, before, schedule.end_ns, joins.get(last, []), main, len(main.jobs))
     rows.add(0, last, schedule.end_ns, 100, NOTE, operator=APPLICATION)
     for lane in schedule.lanes[1:]:
-        there = lane.lane < schedule.log.lanes
-        if there:
-            # A lane of an earlier portion waits for its first job, and has nothing to do if there is none.
-            rows.add(lane.lane, 0, 0, 0, NOTE, operator=APPLICATION, mode=WAIT if lane.jobs else IDLE)
-        if schedule.log.portion:
-            rows.add(lane.lane, 2 * len(lane.jobs), schedule.end_ns, 140, NOTE, operator=APPLICATION)
+        there = _stays(rows, lane, schedule)
         firsts = {first: (t, parent, join) for (t, parent, first), join in zip(lane.forks, lane.joins, strict=True)}
         open_join = -1
         for k, index in enumerate(lane.jobs):
@@ -260,12 +255,22 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: 
                         channel=LANES,
                         number=messages,
                     )
-                if following is None and schedule.log.portion:
-                    rows.add(lane.lane, 2 * k + 1, before, 120, NOTE, operator=APPLICATION, mode=IDLE)
-                elif following is None:
+                if following is None and not schedule.log.portion:
                     rows.add(lane.lane, 2 * k + 1, before, 130, EXIT)
                 else:
-                    rows.add(lane.lane, 2 * k + 1, before, 120, NOTE, operator=APPLICATION, mode=WAIT)
+                    mode = IDLE if following is None else WAIT
+                    rows.add(lane.lane, 2 * k + 1, before, 120, NOTE, operator=APPLICATION, mode=mode)
+
+
+def _stays(rows: PointRows, lane: Lane, schedule: Schedule) -> bool:
+    """Let a lane of a portion begin and end with it; say whether an earlier one had it."""
+    there = lane.lane < schedule.log.lanes
+    if there:
+        # It waits for its first job, and has nothing to do if there is none.
+        rows.add(lane.lane, 0, 0, 0, NOTE, operator=APPLICATION, mode=WAIT if lane.jobs else IDLE)
+    if schedule.log.portion:
+        rows.add(lane.lane, 2 * len(lane.jobs), schedule.end_ns, 140, NOTE, operator=APPLICATION)
+    return there
 
 
 def _stretch_before_job(schedule: Schedule, lane: int, t: int) -> int:
