@@ -144,7 +144,7 @@ def _following(
 
     rules, keep = options.get("rules"), Keep.of(options.get("keep", "all"))
     return Following(
-# A process that follows for long may change its working directory.
+        # A process that follows for long may change its working directory.
         source,
         Path(store).absolute(),
         rules=None if rules is None else RuleSet(rules),
