@@ -68,9 +68,9 @@ def one(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]]
     return lambda record: (change(spans(record)[3]), None)[1]
 
 
-ODD: dict[str, Callable[[dict[str, Any]], None]] = {
+ODD: dict[str, Callable[[dict[str, Any]], object]] = {
     "nothing": each(lambda span: span),
-    "no spans": lambda record: [trace.update(spans=[]) for trace in record["data"][1:]] and None,
+    "no spans": lambda record: [trace.update(spans=[]) for trace in record["data"][1:]],
     "spans that name no trace": each(lambda span: span.pop("traceID")),
     "spans without a list of references": each(lambda span: span.pop("references")),
     "a parent without references": one(lambda span: span.update(references=[], parentSpanID="0000010000000001")),
