@@ -15,6 +15,7 @@ from pag_graph.diagnosis.path_steps import built, marked_steps, shares
 from pag_graph.diagnosis.spark.bound import Bound, bound_by
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
 from pag_graph.diagnosis.spark.independent import what_if_independent
+from pag_graph.diagnosis.spark.crowding import Crowding, calibrated
 from pag_graph.diagnosis.spark.nodes import PlanRows, path_tasks, plan_rows
 from pag_graph.diagnosis.spark.timers import UNITS
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
@@ -136,6 +137,8 @@ def answer(
     keep_texts: bool = False,
     cores: Sequence[int] = (),
     independent: Sequence[str] = (),
+    beside: LogFiles | None = None,
+    processors: int | None = None,
     thresholds: Thresholds | None = None,
     progress: Callable[[str, int, int], None] = silent,
 ) -> SparkAnswer:
@@ -155,6 +158,10 @@ def answer(
         Numbers of cores to predict the end for, besides half and twice as many as there were.
     independent
         Jobs and queries that need not wait for each other, as `independent_jobs` reads them; each is one prediction.
+    beside
+        A second log of the same program with another number of cores: it tells what sharing processors costs.
+    processors
+        Of a host, where they are known.
     thresholds
         From where on something is a cause.
     progress
@@ -188,6 +195,22 @@ def answer(
         with new_results(mapped, kept, replace=replace) as place:
             # They come to their place when all is done: a command that is killed before can be repeated as it was.
             return _walked(given, _made(mapped, place, progress))
+        sharing = None if beside is None else calibrated(diagnosis, _diagnosed(beside), processors)
+        crowding = Crowding(mapped, diagnosis, sharing=sharing, processors=processors)
+        predicted = with_other_cores(mapped, diagnosis, cores, crowding)
+        if folder is None:
+            with temporary_results() as place:
+                return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), predicted)
+        kept = place_of(folder)
+        if not replace and is_result_of(mapped, kept):
+            return _walked(log, read, mapped, diagnosis, Run(kept / STORE), predicted)
+        with new_results(mapped, kept, replace=replace) as place:
+            # They come to their place when all is done: a command that is killed before can be repeated as it was.
+            return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), predicted)
+
+
+def _diagnosed(log: LogFiles) -> Diagnosis:
+    return diagnose(map_log(read_log(log)).schedule)
 
 
 def _made(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
@@ -218,6 +241,14 @@ class _Given:
 
 def _walked(given: _Given, run: Run) -> SparkAnswer:
     mapped, diagnosis = given.mapped, given.diagnosis
+def _walked(
+    files: LogFiles,
+    log: SparkLog,
+    mapped: Mapped,
+    diagnosis: Diagnosis,
+    run: Run,
+    predicted: list[WithCores],
+) -> SparkAnswer:
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     explained = path.explained
@@ -238,6 +269,8 @@ def _walked(given: _Given, run: Run) -> SparkAnswer:
         pieces=divided.pieces,
         what_if=[*given.asked, *what_ifs(mapped, diagnosis, steps)],
         cores=with_other_cores(mapped, diagnosis, given.cores),
+        what_if=what_ifs(mapped, diagnosis, steps),
+        cores=predicted,
         bound=bound_by(mapped, diagnosis, steps),
         explained=explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from statistics import median_low
+from typing import TYPE_CHECKING
+
+import polars as pl
 
 from pag_graph.diagnosis.spark.changes import of_setting
-from pag_graph.diagnosis.spark.cores import cores_at, most_cores, registered_slots
+from pag_graph.diagnosis.spark.cores import cores_at, most_cores, registered_slots, with_cores
 from pag_graph.diagnosis.spark.intervals import common, length, without
-from pag_graph.diagnosis.spark.list_schedule import Cores
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.diagnosis.spark.losses import lost_executors
 from pag_graph.sources.spark.settings import setting
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.list_schedule import Cores
 
 __all__ = ["executor_wait"]
 
@@ -18,23 +22,21 @@ __all__ = ["executor_wait"]
 def executor_wait(look: Look) -> list[Cause]:
     """Find out what it cost that executors came only when jobs were there, whether some were there before or none.
 
-    The application is replayed with as many cores as there were at most at a time, there from the first job on: from
-    when they would have had their first tasks, which on a new executor come as much later as they did here. One that
-    took the place of a lost executor is the loss's doing, not counted here.
+    The application is replayed with as many cores as there were at most at a time, there from the first job on. One
+    that registered a moment after the first job and began late is no lack of executors, one that took the place of a
+    lost executor is the loss's doing, and one of which the log does not say when it came tells nothing.
     """
     jobs = look.schedule.jobs
     first, last = min(job.start_ns for job in jobs), max(job.end_ns for job in jobs)
-    slots = registered_slots(look.schedule)
-    late = [(there, works) for there, works in zip(slots, look.cores, strict=True) if first < there.since < last]
-    if len(late) <= len(lost_executors(look)):
+    slots, stated = registered_slots(look.schedule), _stated(look)
+    late = [came for came in stated if first < came < last]
+    if len(late) <= len(lost_executors(look)) or not look.matters(max(late) - first):
         return []
     most, at_first = most_cores(slots), cores_at(slots, first)
-    cold = median_low(max(0, works.since - there.since) for there, works in late)
-    cores = [Cores(first, None, at_first), Cores(first + cold, None, max(0, most - at_first))]
-    saved = look.base - look.ends(cores=cores)
+    saved = look.base - look.ends(cores=with_cores(look.schedule, most, at=first))
     if not look.matters(saved):
         return []
-    none, came = _without_any(look, slots), max(there.since for there, _ in late) - first
+    none, came = _without_any(look, slots), max(late) - first
     text = f"Jobs waited for executors: of {most} cores at most, {at_first} were there when the first job began, and"
     text += f" others came {seconds(came)} after it"
     text += f"; for {seconds(none)} of jobs there was none." if none else "."
@@ -44,6 +46,13 @@ def executor_wait(look: Look) -> list[Cause]:
     names = ("spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.minExecutors")
     changes = tuple(of_setting(log, name, str(executors)) for name in names)
     return [look.cause("executor_wait", saved, text, signal=signal, changes=changes if _dynamic(look) else ())]
+
+
+def _stated(look: Look) -> list[int]:
+    """Return when executors came, as far as the log says so."""
+    known = set(look.schedule.log.executors.filter(pl.col("added_ms").is_not_null())["executor"].to_list())
+    rows = look.schedule.executors.select("executor", "added").iter_rows()
+    return [added for executor, added in rows if executor in known]
 
 
 def _dynamic(look: Look) -> bool:

@@ -108,8 +108,8 @@ class PlanView:
             if above is not None:
                 made.parent = above
                 above.children.append(made)
-        columns = ("execution", "node", "metric", "kind", "driver_value")
-        for execution, node, metric, kind, value in metrics_once(log).select(columns).iter_rows():
+        driven = metrics_once(log).select("execution", "node", "metric", "kind", "driver_value")
+        for execution, node, metric, kind, value in driven.iter_rows():
             if value is not None:
                 driver = self._nodes[execution, node].driver
                 driver[metric] = driver.get(metric, 0) + value * UNITS.get(kind, 1)

@@ -129,10 +129,10 @@ def _read_by_scan(
     roots, counts = root_of(side), Counter[tuple[int, str]]()
     found = {}
     for node in PlanView(side.mapped.schedule):
-        unit = units.get(roots.get(node.execution, node.execution))
-        if unit is not None and "Scan" in node.name and not node.children:
-            found[unit, node.name, counts[unit, node.name]] = (node.total(_BYTES), node.rows)
-            counts[unit, node.name] += 1
+        place_of = units.get(roots.get(node.execution, node.execution))
+        if place_of is not None and "Scan" in node.name and not node.children:
+            found[place_of, node.name, counts[place_of, node.name]] = (node.total(_BYTES), node.rows)
+            counts[place_of, node.name] += 1
     return found
 
 
