@@ -24,7 +24,8 @@ __all__ = ["Bounds", "WhatIf", "WithCores", "what_ifs", "with_other_cores"]
 
 _MOST_STAGES = 3
 _REPLAY_ERROR = 0.05
-"""What replays may be off by, as a share of the time since the first job, on both sides of an interval."""
+"""What replays may be off by, as a share of the time since the first job, on both sides of an interval; more if that of
+what was recorded is off by more."""
 # On a large log every replay takes seconds.
 _LARGE = 200_000
 # Part of the tasks' time below which garbage collection is not replayed: it would not be shown.
@@ -119,7 +120,7 @@ def with_other_cores(
         end: Estimate | Bounds = diagnosis.estimate(row.predicted_ns)
         if not row.recorded and not known.tells(row.cores):
             low, high = (side[row.cores].predicted_ns for side in sides)
-            off = int(_REPLAY_ERROR * (low - first))
+            off = max(int(_REPLAY_ERROR * (low - first)), abs(diagnosis.simulated_ns - diagnosis.span_ns))
             end = Bounds(max(0, low - off), high + off)
         told.append(WithCores(row.cores, end, row.recorded, not row.recorded or always))
     return told
