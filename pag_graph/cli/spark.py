@@ -124,22 +124,13 @@ def spark(
     check_output(html, ".html", ".htm")
     check_output(markdown, ".md", ".markdown")
     written = [file for file in (html, markdown) if file is not None]
-    asked = {"cores": cores or (), "independent": independent or ()}
+    asked: dict[str, Any] = {"cores": cores or (), "independent": independent or ()}
+    asked |= {"beside": calibrate, "processors": processors}
     options: dict[str, Any] = {"written": written, "out": out, "replace": replace, "asked": asked, "top": top}
     compared = {"against": against or [], "fail_over": fail_over, "of": of}
     if fleet is not None:
         _say_fleet(
             logs or [], fleet, [html, markdown, out, *asked.values(), against, history, keep_texts], top=top, form=form
-    options: dict[str, Any] = {"written": written, "out": out, "replace": replace, "cores": cores or (), "top": top}
-    options |= {"calibrate": calibrate, "processors": processors}
-    compared = {"against": against or [], "fail_over": fail_over, "of": of}
-    if fleet is not None:
-        _say_fleet(
-            logs or [],
-            fleet,
-            [html, markdown, out, cores, calibrate, processors, against, history, keep_texts],
-            top=top,
-            form=form,
         )
         return
     with _places(logs or [], history, apps or [], name, last) as places:
@@ -204,10 +195,7 @@ def _say(
     written: Sequence[Path],
     out: Path | None,
     replace: bool,
-    asked: dict[str, Sequence[Any]],
-    cores: Sequence[int],
-    calibrate: Path | None,
-    processors: int | None,
+    asked: dict[str, Any],
     top: int,
     keep_texts: bool,
     form: Format,
@@ -219,14 +207,13 @@ def _say(
     scans = [scan_logs(path) for path in logs]
     found = [log for own, _ in scans for log in own]
     skipped = [entry for _, own in scans for entry in own]
-    beside = None if calibrate is None else _only(calibrate)
+    if asked["beside"] is not None:
+        asked = {**asked, "beside": _only(asked["beside"])}
     answers: list[SparkAnswer] = []
     failed: list[errors.TraceFormatError] = []
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
-        options = {"folder": folder, "replace": replace, "keep_texts": keep_texts, **asked}
-        options: dict[str, Any] = {"folder": folder, "replace": replace, "keep_texts": keep_texts, "cores": cores}
-        options |= {"beside": beside, "processors": processors}
+        options: dict[str, Any] = {"folder": folder, "replace": replace, "keep_texts": keep_texts, **asked}
         try:
             answers.append(_answered(log, quiet=form is not Format.TABLE, **options))
         except errors.TraceFormatError as error:

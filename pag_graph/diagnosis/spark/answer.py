@@ -14,8 +14,8 @@ from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.path_steps import built, marked_steps, shares
 from pag_graph.diagnosis.spark.bound import Bound, bound_by
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
-from pag_graph.diagnosis.spark.independent import what_if_independent
 from pag_graph.diagnosis.spark.crowding import Crowding, calibrated
+from pag_graph.diagnosis.spark.independent import what_if_independent
 from pag_graph.diagnosis.spark.nodes import PlanRows, path_tasks, plan_rows
 from pag_graph.diagnosis.spark.timers import UNITS
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
@@ -185,7 +185,10 @@ def answer(
         mapped = map_log(read)
         diagnosis = diagnose(mapped.schedule, thresholds)
         asked = [what_if_independent(mapped.schedule, diagnosis, text) for text in independent]
-        given = _Given(files=log, log=read, mapped=mapped, diagnosis=diagnosis, cores=cores, asked=asked)
+        sharing = None if beside is None else calibrated(diagnosis, _diagnosed(beside), processors)
+        crowding = Crowding(mapped, diagnosis, sharing=sharing, processors=processors)
+        others = with_other_cores(mapped, diagnosis, cores, crowding)
+        given = _Given(files=log, log=read, mapped=mapped, diagnosis=diagnosis, cores=others, asked=asked)
         if folder is None:
             with temporary_results() as place:
                 return _walked(given, _made(mapped, place, progress))
@@ -195,18 +198,6 @@ def answer(
         with new_results(mapped, kept, replace=replace) as place:
             # They come to their place when all is done: a command that is killed before can be repeated as it was.
             return _walked(given, _made(mapped, place, progress))
-        sharing = None if beside is None else calibrated(diagnosis, _diagnosed(beside), processors)
-        crowding = Crowding(mapped, diagnosis, sharing=sharing, processors=processors)
-        predicted = with_other_cores(mapped, diagnosis, cores, crowding)
-        if folder is None:
-            with temporary_results() as place:
-                return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), predicted)
-        kept = place_of(folder)
-        if not replace and is_result_of(mapped, kept):
-            return _walked(log, read, mapped, diagnosis, Run(kept / STORE), predicted)
-        with new_results(mapped, kept, replace=replace) as place:
-            # They come to their place when all is done: a command that is killed before can be repeated as it was.
-            return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), predicted)
 
 
 def _diagnosed(log: LogFiles) -> Diagnosis:
@@ -234,21 +225,13 @@ class _Given:
     log: SparkLog
     mapped: Mapped
     diagnosis: Diagnosis
-    cores: Sequence[int]
+    cores: list[WithCores]
     asked: list[WhatIf]
     """Changes that were asked for."""
 
 
 def _walked(given: _Given, run: Run) -> SparkAnswer:
     mapped, diagnosis = given.mapped, given.diagnosis
-def _walked(
-    files: LogFiles,
-    log: SparkLog,
-    mapped: Mapped,
-    diagnosis: Diagnosis,
-    run: Run,
-    predicted: list[WithCores],
-) -> SparkAnswer:
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     explained = path.explained
@@ -268,9 +251,7 @@ def _walked(
         plan_nodes=divided.rows,
         pieces=divided.pieces,
         what_if=[*given.asked, *what_ifs(mapped, diagnosis, steps)],
-        cores=with_other_cores(mapped, diagnosis, given.cores),
-        what_if=what_ifs(mapped, diagnosis, steps),
-        cores=predicted,
+        cores=given.cores,
         bound=bound_by(mapped, diagnosis, steps),
         explained=explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
