@@ -18,7 +18,7 @@ from pag_graph.model.enums import RuleSet  # noqa: TC001  (Typer reads it)
 from pag_graph.model.units import nanoseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from pag_graph.engines.following import FollowReport, Progress
@@ -37,6 +37,9 @@ _Keep = Annotated[
 ]
 _Settle = Annotated[
     str, typer.Option(metavar="TIME", help="Time of the run after which unread messages hold no answer up any more.")
+]
+_Memory = Annotated[
+    str, typer.Option("--memory", metavar="SIZE", help="Undecided rows in memory; what is beyond them is read again.")
 ]
 _Listen = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; TRACE is where it is kept.")
@@ -60,6 +63,7 @@ def follow(
     commit_every: _CommitEvery = "250ms",
     settle: _Settle = "1s",
     keep: _Keep = "all",
+    in_memory: _Memory = "1GiB",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
     listen: _Listen = None,
     token_file: Annotated[
@@ -82,20 +86,13 @@ def follow(
 
     memory.keep()
     from pag_graph import api
-    from pag_graph.builder.engine import silent
-    from pag_graph.kernels.compiling import prepare
 
-    kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     every_s, settle_s = nanoseconds(commit_every) / 1e9, nanoseconds(settle) / 1e9
-    quiet = form is not Format.TABLE
+    kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     with (
         delivering(store, to, fail_on) as delivery,
-        compiling(*kernels, quiet=quiet, report=silent),
-        stopping() as stop,
-        _telling(quiet=quiet) as tell,
+        _prepared(kernels, quiet=form is not Format.TABLE) as (stop, tell),
     ):
-        # Not when the first events are there, whose answers would wait for it.
-        prepare(*kernels)
         result = api.follow(
             source,
             store,
@@ -104,6 +101,7 @@ def follow(
             commit_every_s=every_s,
             settle_s=settle_s,
             keep=keep,
+            memory=in_memory,
             replace=replace,
             observers=[delivery],
             queries=query or (),
@@ -117,6 +115,18 @@ def follow(
     _say_followed(result, source, store, form)
     if not result.complete:
         raise typer.Exit(NOT_COMPLETE)
+
+
+@contextmanager
+def _prepared(kernels: Sequence[str], *, quiet: bool) -> Iterator[tuple[Event, Callable[[Progress], None] | None]]:
+    """Load kernels, or compile them; give what asks to stop, and whom to tell how far it is."""
+    from pag_graph.builder.engine import silent
+    from pag_graph.kernels.compiling import prepare
+
+    with compiling(*kernels, quiet=quiet, report=silent), stopping() as stop, _telling(quiet=quiet) as tell:
+        # Not when the first events are there, whose answers would wait for it.
+        prepare(*kernels)
+        yield stop, tell
 
 
 def _say_followed(result: FollowReport, source: Path, store: Path, form: Format) -> None:

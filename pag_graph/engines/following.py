@@ -25,7 +25,7 @@ from pag_graph.store.delta_log import note_newest
 from pag_graph.store.leftovers import staging, vacuum
 from pag_graph.store.live import add_timings, begin, followed, write_status
 from pag_graph.store.retention import Keep
-from pag_graph.store.tail import Tail
+from pag_graph.store.tail import MEMORY_BYTES, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -159,6 +159,8 @@ class Following:
     keep
         What stays in the store of epochs that are answered; the rest is removed, and so are files and entries of
         Delta's logs that only earlier states need.
+    memory_bytes
+        Rows that are not decided stay in memory up to so many bytes; what is beyond them is read again.
     """
 
     def __init__(
@@ -179,6 +181,7 @@ class Following:
         derive: Derive = nothing_more,
         settle_s: float = SETTLE_NS / 1e9,
         keep: Keep | None = None,
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         for name, seconds in (("commit_every", commit_every_s), ("settle", settle_s)):
             if seconds < 0:
@@ -190,7 +193,7 @@ class Following:
         self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
         self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
-        self._derive, self._keep = derive, keep or Keep()
+        self._derive, self._keep, self._memory = derive, keep or Keep(), memory_bytes
         self._commits, self._closed_ns = 0, 0
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
@@ -257,7 +260,7 @@ class Following:
                 settle_ns=self._settle_ns,
             )
             held.callback(follower.close)
-            yield from self._follow(follower, Tail(self._source, follower.done))
+            yield from self._follow(follower, Tail(self._source, follower.done, memory=self._memory))
 
     def _follow(self, follower: Follower, tail: Tail) -> Iterator[Committed]:
         heard = committed = time.monotonic()

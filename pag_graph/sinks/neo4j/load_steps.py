@@ -12,6 +12,7 @@ import polars as pl
 
 from pag_graph.cypher import load_query
 from pag_graph.sinks.neo4j.creation import bring
+from pag_graph.sinks.neo4j.findings import ALERT
 from pag_graph.sinks.neo4j.model import (
     CONTAINS_FINDING,
     CONTAINS_STEP,
@@ -148,6 +149,9 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
     ]
     writer.merge_all(tables, batch_rows)
     writer.write(load_query("load/findings_of_run").text, {"run": reader.run_id, "id": findings["id"].to_list()})
+    alerts = findings.filter(pl.col("finding") == ALERT)["id"].to_list()
+    if alerts:
+        writer.write(load_query("load/alerts").text, {"run": reader.run_id, "id": alerts})
 
 
 def begin(writer: Writer, content: Content) -> None:

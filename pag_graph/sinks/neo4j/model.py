@@ -87,7 +87,15 @@ FEEDS = RelationshipTable(
     key=("channel",),
     carries_run=True,
 )
-FINDING = NodeTable(label="Finding", key=("id",), columns=("id", *PAG_FINDINGS.names))
+FINDING = NodeTable(
+    label="Finding",
+    key=("id",),
+    columns=(
+        *("id", *PAG_FINDINGS.names),
+        *("rule", "query", "subject", "first_epoch", "resolved_epoch", "learned", "coverage", "src", "dst", "row"),
+    ),
+)
+"""Findings of a build, and alerts, which have the columns behind `PAG_FINDINGS`."""
 EVENT = NodeTable(label="Event", key=("id",), columns=(*PAG_VERTICES.names, "operator_name"))
 FOUND_BY_EPOCH = (ActivityType.DATA_MESSAGE, ActivityType.WAITING, ActivityType.INPUT_WAIT, ActivityType.IDLE)
 """Activities that questions about whole runs begin with; they are few."""
@@ -313,6 +321,42 @@ def remove_nodes(table: NodeTable) -> str:
     return (
         f"MATCH (node:{table.label} {{run: $run}})\nWHERE {rest}\nWITH node LIMIT $batch_rows\n"
         "DETACH DELETE node\nRETURN count(*) AS removed"
+    )
+
+
+@cache
+def delete_nodes(table: NodeTable) -> str:
+    """Return the query that removes some nodes and what leads to them; parameters are `run` and lists of the key."""
+    return "\n".join(
+        (
+            f"UNWIND range(0, size(${table.key[0]}) - 1) AS i",
+            f"MATCH {_pattern(table, 'node', table.key)}",
+            "DETACH DELETE node",
+        )
+    )
+
+
+@cache
+def delete_relationships(table: RelationshipTable) -> str:
+    """Return the query that removes some relationships; parameters are `run` and lists of both ends and the key."""
+    return f"{_found(table)}\nDELETE relationship"
+
+
+@cache
+def unmark(table: RelationshipTable) -> str:
+    """Return the query that takes the mark `critical` from relationships; parameters as for `delete_relationships`."""
+    return f"{_found(table)}\nREMOVE relationship.critical"
+
+
+def _found(table: RelationshipTable) -> str:
+    key = f" {{{_listed(table.key)}}}" if table.key else ""
+    return "\n".join(
+        (
+            f"UNWIND range(0, size(${table.source_columns[0]}) - 1) AS i",
+            f"MATCH {_pattern(table.source, 'source', table.source_columns)}",
+            f"MATCH {_pattern(table.target, 'target', table.target_columns)}",
+            f"MATCH (source)-[relationship:{table.type}{key}]->(target)",
+        )
     )
 
 
