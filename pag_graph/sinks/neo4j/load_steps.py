@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 SCHEMA_S = 600.0
 """For how long a load waits for constraints and indexes."""
 _LOOK_S = 0.1
+_AT_ONCE = 4
+"""Constraints that are made side by side: each is a wait for the server, and a pass over the nodes of its label."""
 # The index of a constraint has its name before the constraint is there, and goes again if there shall be none.
 _SCHEMA = (
     "SHOW CONSTRAINTS YIELD name RETURN 'CONSTRAINT ' + name AS name",
@@ -82,10 +85,11 @@ def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
     lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in there]
     deadline = time.monotonic() + patience_s
     indexes = [text for text in lacking if _schema_name(text).startswith("INDEX")]
-    for texts in ([text] for text in lacking if text not in indexes):
-        _create(driver, texts, deadline)
-    # Those that one transaction makes are filled by one pass over what is there.
+    # Those that one transaction makes are filled by one pass over what is there, while constraints fill their own.
     _create(driver, indexes, deadline)
+    constraints = [text for text in lacking if text not in indexes]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(lambda text: _create(driver, [text], deadline), constraints))
     if lacking:
         execute(driver, f"CALL db.awaitIndexes({SCHEMA_S:.0f})")
     for text, values in zip(
