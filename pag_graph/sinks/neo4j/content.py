@@ -18,7 +18,7 @@ from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_VER
 from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.findings import findings_of
-from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, SNAPSHOT, SPENT, STEP
+from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, MADE, SNAPSHOT, SPENT, STEP
 from pag_graph.sinks.neo4j.segments import SegmentReader
 from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches, own_commits
 from pag_graph.store.history import commits
@@ -215,7 +215,7 @@ class Reader:
                 "last_closed_epoch": commit.run["last_closed_epoch"],
                 "events": commit.events,
                 "product_version": commit.run["product_version"],
-                **{name: commit.made.get(name) for name in ("command", "user", "host", "began")},
+                **{name: commit.made.get(name) for name in MADE},
             }
             for commit in own_commits(self.run)
         ]

@@ -71,6 +71,8 @@ TIME_BY_TYPE = tuple(f"{kind}_ns" for kind in LOCAL_TYPES if kind is not Activit
 
 LOG = ("log_file", "log_from_row", "log_rows", "log_from_seq", "log_to_seq")
 """Properties of a `Worker`, lists of the same length: which rows of the trace's files hold which of its events."""
+MADE = ("command", "user", "host", "engine", "began", "seconds")
+"""Properties of a `Job`: who made a commit, how, and for how long; null where nobody wrote it down."""
 LANES = tuple(f"Lane{number}" for number in range(8))
 """Labels for the colours of workers: Neo4j Browser chooses colours by labels alone."""
 WORKER = NodeTable(label="Worker", key=("worker",), columns=(*TRACE_WORKERS.names, *LOG))
@@ -259,7 +261,7 @@ PROPERTIES = tuple(
             *(column for relationships in RELATIONSHIPS for column in relationships.columns),
             *("run", "published", "detail", "model", "current"),
             *("name", "tags", "program", "hosts", "started"),
-            *("command", "user", "host", "began"),
+            *MADE,
             *("file_names", "file_bytes", "file_crc32", "last_epoch", "names", "values"),
         )
     )
