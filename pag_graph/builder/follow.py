@@ -248,8 +248,18 @@ class Follower:
         self.answered = tuple(epoch for epoch in (*pending, *(row.epoch for row in closed)) if epoch <= last)
         derive = partial(self._derive, kept=self._kept, answered=last, held=self._held)
         swaps = {} if begin is None else self._compaction.ready()
-        same = {"derive": derive, "work": {"engine": "follow"}, "followed": True, "swaps": swaps}
-        info, parts = commit_finished(self._target, plan, built, begin, forced, self._previous, **same)
+        info, parts = commit_finished(
+            self._target,
+            plan,
+            built,
+            begin,
+            forced,
+            self._previous,
+            derive=derive,
+            work={"engine": "follow"},
+            followed=True,
+            swaps=swaps,
+        )
         self._compaction.committed(info, parts, swaps, anew=begin is None)
         # From here on as after a restart: what is not in the file is not in the state.
         self._begin = saved.load(info)
