@@ -34,7 +34,7 @@ def query_words(queries: Sequence[str]) -> list[str]:
 
 _EVERY_S = 0.5
 _TICKS = os.sysconf("SC_CLK_TCK")
-_TO_BEGIN_S = 60.0
+_TO_BEGIN_S = 1_800.0
 
 
 class Sample(NamedTuple):

@@ -59,7 +59,7 @@ def multiply(source: Path, target: Path, *, times: int, seed: int, per_epoch: in
     """
     trace = Trace.open(source)
     draw = random.Random(seed)
-    logs = {worker: _log(trace, worker) for worker in trace.workers["worker"].to_pylist()}
+    logs = {worker: log_of(trace, worker) for worker in trace.workers["worker"].to_pylist()}
     offset = dict(zip(trace.workers["worker"].to_pylist(), trace.workers["offset_ns"].to_pylist(), strict=True))
     common = [log["t_ns"] + offset[worker] for worker, log in logs.items()]
     length = max(int(t[-1]) for t in common) - min(int(t[0]) for t in common)
@@ -105,6 +105,7 @@ def multiply(source: Path, target: Path, *, times: int, seed: int, per_epoch: in
     )
 
 
-def _log(trace: Trace, worker: int) -> pl.DataFrame:
+def log_of(trace: Trace, worker: int) -> pl.DataFrame:
+    """Return the rows of a worker, in the order of its log; words as texts."""
     frame = pl.DataFrame(trace.events(workers=[worker]))
     return frame.with_columns(pl.col("kind", "activity").cast(pl.String))

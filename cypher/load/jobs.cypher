@@ -11,10 +11,12 @@
 // param last_closed_epoch: the last of them
 // param events: rows of the trace then
 // param product_version: release that made it
-// param command: command that made it; this and the next three may be null
+// param command: command that made it; this and the next five may be null
 // param user: who ran it
 // param host: on which machine
+// param engine: what ran its tasks
 // param began: since when that process ran, as ISO 8601
+// param seconds: how long the build took, up to the commit
 // param previous: id of the commit before it of the same run, or null
 
 MATCH (trace:Trace {id: $trace_id})
@@ -31,7 +33,9 @@ SET job.run = $run,
     job.command = $command[i],
     job.user = $user[i],
     job.host = $host[i],
-    job.began = datetime($began[i])
+    job.engine = $engine[i],
+    job.began = datetime($began[i]),
+    job.seconds = $seconds[i]
 MERGE (product:Version {product: 'pag-graph', version: $product_version[i]})
 MERGE (job)-[:USED]->(trace)
 MERGE (job)-[:USED]->(rules)

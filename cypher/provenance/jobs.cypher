@@ -3,10 +3,11 @@
 // over: epochs
 // returns: one row per commit, oldest first: job, version (of the store), committed, informed_by (the commit before it),
 //   epochs (published ones whose current snapshot it made), first_epoch, last_epoch, events, trace, rules, command
-//   (that made it), user, host, began (since when that process ran)
+//   (that made it), user, host, engine (local, spark or follow), began (since when that process ran), seconds (that a
+//   build took; none for a follower's)
 // example: skewed
-//   job | version | committed | informed_by | epochs | first_epoch | last_epoch | events | trace | rules  | command | user | host | began
-//   ... | ...     | ...       |             | 11     | 0           | 10         | 2922   | ...   | timely | ...     | ...  | ...  | ...
+//   job | version | committed | informed_by | epochs | first_epoch | last_epoch | events | trace | rules  | command | user | host | engine | began | seconds
+//   ... | ...     | ...       |             | 11     | 0           | 10         | 2922   | ...   | timely | ...     | ...  | ...  | local  | ...   | ...
 //   1 row
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true})
@@ -28,5 +29,7 @@ RETURN job.id AS job,
        job.command AS command,
        job.user AS user,
        job.host AS host,
-       job.began AS began
+       job.engine AS engine,
+       job.began AS began,
+       job.seconds AS seconds
 ORDER BY version, job;

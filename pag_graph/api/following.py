@@ -39,6 +39,8 @@ class FollowOptions(TypedDict, total=False):
     """Time of the trace after which an epoch is answered though messages of it are unread, in seconds; 1 if absent."""
     keep: str
     """What stays of answered epochs: ``all``, a number of them, or a time such as ``24h``; all if absent."""
+    memory: str | int
+    """Bytes of undecided rows that stay in memory, such as ``1GiB``; what is beyond them is read again."""
     replace: bool
     """Take the place of a store that exists."""
     observers: Sequence[Observer]
@@ -140,7 +142,9 @@ def _following(
     from pag_graph.api.standing import standings
     from pag_graph.builder.frontier import SETTLE_NS
     from pag_graph.engines.following import Following, Until
+    from pag_graph.model.units import size_bytes
     from pag_graph.store.retention import Keep
+    from pag_graph.store.tail import MEMORY_BYTES
 
     rules, keep = options.get("rules"), Keep.of(options.get("keep", "all"))
     return Following(
@@ -153,6 +157,7 @@ def _following(
         commit_every_s=options.get("commit_every_s", 0.25),
         settle_s=options.get("settle_s", SETTLE_NS / 1e9),
         keep=keep,
+        memory_bytes=size_bytes(str(options.get("memory", MEMORY_BYTES))),
         replace=options.get("replace", False),
         observers=options.get("observers", ()),
         stop=options.get("stop"),

@@ -5,6 +5,7 @@ Nothing is visible before the last commit, so a build can be killed at any momen
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,6 +99,7 @@ def build(
     UnsupportedPlanError
         If the trace contradicts the rules, or lacks events that they need.
     """
+    began = time.monotonic()
     target = Path(store).absolute()
     previous = check_target(target, mode)
     kept = previous if mode == "append" else None
@@ -115,7 +117,8 @@ def build(
         built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, kept, progress)
         opened.check_same()
         derived = partial(derive, kept=kept, answered=last_to_answer(built, opened))
-        info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derived)
+        work = {"engine": engine.name, "seconds": round(time.monotonic() - began, 3)}
+        info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derived, work=work)
     before = {} if begin is None else begin.rows
     rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in info.tables}
     rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}

@@ -107,6 +107,7 @@ def commit_finished(
     previous: StoreInfo | None,
     *,
     derive: Callable[[StoreInfo], Live | None],
+    work: Mapping[str, Any],
     followed: bool = False,
     swaps: Mapping[str, Swap] | None = None,
 ) -> tuple[StoreInfo, dict[str, list[PartFile]]]:
@@ -126,6 +127,9 @@ def commit_finished(
         The state that the store is in.
     derive
         Makes what is committed beside the graph.
+    work
+        What is to be remembered of the build itself: ``engine``, which ran its tasks, and ``seconds``, its duration up
+        to the commit.
     followed
         Whether the commit is one of a follower.
     swaps
@@ -177,7 +181,7 @@ def commit_finished(
         "unchanged": unchanged,
     }
     # A follower commits several times a second, before the files of the trace are whole.
-    source = {"trace": str(trace.path.absolute()), "files": {} if followed else written_sums(trace.path)}
+    source = {"trace": str(trace.path.absolute()), "files": {} if followed else written_sums(trace.path), **work}
     # Who derives compares files: what is swapped looks to him as it did.
     live = derive(staged(target, parts, **same))
     beside = {} if live is None else {name: list(files) for name, files in live.parts.items()}

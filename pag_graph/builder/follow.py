@@ -249,7 +249,16 @@ class Follower:
         derive = partial(self._derive, kept=self._kept, answered=last, held=self._held)
         swaps = {} if begin is None else self._compaction.ready()
         info, parts = commit_finished(
-            self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True, swaps=swaps
+            self._target,
+            plan,
+            built,
+            begin,
+            forced,
+            self._previous,
+            derive=derive,
+            work={"engine": "follow"},
+            followed=True,
+            swaps=swaps,
         )
         self._compaction.committed(info, parts, swaps, anew=begin is None)
         # From here on as after a restart: what is not in the file is not in the state.

@@ -18,7 +18,7 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration, nanoseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from pag_graph.engines.following import FollowReport, Progress
@@ -39,6 +39,9 @@ _Keep = Annotated[
 ]
 _Settle = Annotated[
     str, typer.Option(metavar="TIME", help="Time of the run after which unread messages hold no answer up any more.")
+]
+_Memory = Annotated[
+    str, typer.Option("--memory", metavar="SIZE", help="Undecided rows in memory; what is beyond them is read again.")
 ]
 _Listen = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; SOURCE is where it is kept.")
@@ -72,6 +75,7 @@ def follow(
     commit_every: _CommitEvery = "250ms",
     settle: _Settle = "1s",
     keep: _Keep = "all",
+    in_memory: _Memory = "1GiB",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
     epochs: _Epochs = None,
     trace: _Trace = None,
@@ -97,20 +101,13 @@ def follow(
 
     memory.keep()
     from pag_graph import api
-    from pag_graph.builder.engine import silent
-    from pag_graph.kernels.compiling import prepare
 
-    kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     every_s, settle_s = nanoseconds(commit_every) / 1e9, nanoseconds(settle) / 1e9
-    quiet = form is not Format.TABLE
+    kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     with (
         delivering(store, to, fail_on) as delivery,
-        compiling(*kernels, quiet=quiet, report=silent),
-        stopping() as stop,
-        _telling(quiet=quiet) as (tell, units),
+        _prepared(kernels, quiet=form is not Format.TABLE) as (stop, tell, units),
     ):
-        # Not when the first events are there, whose answers would wait for it.
-        prepare(*kernels)
         result = api.follow(
             source,
             store,
@@ -119,6 +116,7 @@ def follow(
             commit_every_s=every_s,
             settle_s=settle_s,
             keep=keep,
+            memory=in_memory,
             replace=replace,
             observers=[delivery],
             queries=query or (),
@@ -145,6 +143,20 @@ def slow_batch(unit: dict[str, Any]) -> str:
         grown = f"; the state grew from {before:,} to {now:,} rows"
     so_far, usual = duration(unit["so_far_ms"] * 1_000_000), duration(unit["usual_ms"] * 1_000_000)
     return f"{unit['name']} has taken {so_far} so far, where batches before it took {usual}{grown}."
+
+
+@contextmanager
+def _prepared(
+    kernels: Sequence[str], *, quiet: bool
+) -> Iterator[tuple[Event, Callable[[Progress], None] | None, _Units]]:
+    """Load kernels, or compile them; give what asks to stop, and whom to tell how far it is."""
+    from pag_graph.builder.engine import silent
+    from pag_graph.kernels.compiling import prepare
+
+    with compiling(*kernels, quiet=quiet, report=silent), stopping() as stop, _telling(quiet=quiet) as told:
+        # Not when the first events are there, whose answers would wait for it.
+        prepare(*kernels)
+        yield stop, *told
 
 
 def _say_followed(result: FollowReport, source: Path, store: Path, form: Format) -> None:

@@ -131,6 +131,13 @@ def follow(
     max_lag: Annotated[
         str, typer.Option(metavar="TIME", help="Longer than this no epoch waits: new ones get less detail then.")
     ] = "30s",
+    keep: Annotated[
+        str,
+        typer.Option(
+            metavar="all|DETAIL:N,...",
+            help="How many of the latest epochs keep which detail: full:20,critical:200,waits:2000,summary:all.",
+        ),
+    ] = "all",
     name: _Name = None,
     tag: _Tags = None,
     program: _Program = None,
@@ -150,11 +157,13 @@ def follow(
     from pag_graph.engines.following import Until
     from pag_graph.model.units import nanoseconds
     from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
+    from pag_graph.sinks.neo4j.retention import KeepDetail
 
     options = FollowOptions(
         load=_options(detail, sessions, batch_rows, _labels(name, tag, program)),
         until=Until.of(until),
         max_lag_s=nanoseconds(max_lag) / 1e9,
+        keep=KeepDetail.of(keep),
     )
     with stopping() as stop, progress(quiet=form is not Format.TABLE) as report:
         done = follow_store(store, reach(home, uri), options=options, stop=stop, progress=report)
@@ -164,6 +173,8 @@ def follow(
         counted = ", ".join(f"{count:,} {each}" for each, count in done.by_detail.items())
         said = f"Followed {done.store}: {done.epochs:,} epochs loaded ({counted or 'none'})"
         stdout().print(f"{said}; they waited {done.max_lag_s:.1f} s at most.", markup=False)
+        if done.trimmed:
+            stdout().print(f"Earlier epochs lost detail {done.trimmed:,} times.")
     if done.ending != "complete":
         raise typer.Exit(NOT_COMPLETE)
 

@@ -47,6 +47,15 @@ _Independent = Annotated[
         help="Predict the end if these need not wait for each other, as 3,4,5 or 'query 0,query 1'; may be repeated.",
     ),
 ]
+_Calibrate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="LOG", help="A log of the same program with other cores: it tells what sharing processors costs."
+    ),
+]
+_Processors = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Processors of each host, for other numbers of cores.")
+]
 _KeepTexts = Annotated[
     bool,
     typer.Option(
@@ -88,6 +97,8 @@ def spark(
     replace: Annotated[bool, typer.Option("--replace", help="Replace what is in the directory.")] = False,
     cores: _Cores = None,
     independent: _Independent = None,
+    calibrate: _Calibrate = None,
+    processors: _Processors = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 6,
     keep_texts: _KeepTexts = False,
     against: _Against = None,
@@ -113,7 +124,8 @@ def spark(
     check_output(html, ".html", ".htm")
     check_output(markdown, ".md", ".markdown")
     written = [file for file in (html, markdown) if file is not None]
-    asked = {"cores": cores or (), "independent": independent or ()}
+    asked: dict[str, Any] = {"cores": cores or (), "independent": independent or ()}
+    asked |= {"beside": calibrate, "processors": processors}
     options: dict[str, Any] = {"written": written, "out": out, "replace": replace, "asked": asked, "top": top}
     compared = {"against": against or [], "fail_over": fail_over, "of": of}
     if fleet is not None:
@@ -183,7 +195,7 @@ def _say(
     written: Sequence[Path],
     out: Path | None,
     replace: bool,
-    asked: dict[str, Sequence[Any]],
+    asked: dict[str, Any],
     top: int,
     keep_texts: bool,
     form: Format,
@@ -195,11 +207,13 @@ def _say(
     scans = [scan_logs(path) for path in logs]
     found = [log for own, _ in scans for log in own]
     skipped = [entry for _, own in scans for entry in own]
+    if asked["beside"] is not None:
+        asked = {**asked, "beside": _only(asked["beside"])}
     answers: list[SparkAnswer] = []
     failed: list[errors.TraceFormatError] = []
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
-        options = {"folder": folder, "replace": replace, "keep_texts": keep_texts, **asked}
+        options: dict[str, Any] = {"folder": folder, "replace": replace, "keep_texts": keep_texts, **asked}
         try:
             answers.append(_answered(log, quiet=form is not Format.TABLE, **options))
         except errors.TraceFormatError as error:
@@ -227,6 +241,17 @@ def _say(
         if out is not None:
             store = out if len(found) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
+
+
+def _only(path: Path) -> LogFiles:
+    """Return the only log of a place."""
+    from pag_graph.sources.spark.logfiles import find_logs
+
+    found = find_logs(path)
+    if len(found) != 1:
+        message = f"{path} holds {len(found)} logs: one is to tell what sharing processors costs."
+        raise errors.InvalidParameterError(message, "pag spark LOG --calibrate OTHER", {"logs": len(found)})
+    return found[0]
 
 
 def _say_against(answers: list[SparkAnswer], *, against: list[str], keep_texts: bool, **options: Any) -> None:

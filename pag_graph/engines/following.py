@@ -25,7 +25,7 @@ from pag_graph.store.delta_log import note_newest
 from pag_graph.store.leftovers import staging, vacuum
 from pag_graph.store.live import add_timings, begin, followed, write_status
 from pag_graph.store.retention import Keep
-from pag_graph.store.tail import Tail
+from pag_graph.store.tail import MEMORY_BYTES, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,6 +161,8 @@ class Following:
         Delta's logs that only earlier states need.
     feed
         Called before each look: adds to the trace what its own source has, and says whether there was any.
+    memory_bytes
+        Rows that are not decided stay in memory up to so many bytes; what is beyond them is read again.
     """
 
     def __init__(
@@ -182,6 +184,7 @@ class Following:
         settle_s: float = SETTLE_NS / 1e9,
         keep: Keep | None = None,
         feed: Callable[[], bool] = bool,
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         for name, seconds in (("commit_every", commit_every_s), ("settle", settle_s)):
             if seconds < 0:
@@ -193,7 +196,8 @@ class Following:
         self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
         self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
-        self._derive, self._keep, self._feed = derive, keep or Keep(), feed
+        self._derive, self._keep, self._memory = derive, keep or Keep(), memory_bytes
+        self._feed = feed
         self._commits, self._closed_ns = 0, 0
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
@@ -260,7 +264,7 @@ class Following:
                 settle_ns=self._settle_ns,
             )
             held.callback(follower.close)
-            yield from self._follow(follower, Tail(self._source, follower.done))
+            yield from self._follow(follower, Tail(self._source, follower.done, memory=self._memory))
 
     def _follow(self, follower: Follower, tail: Tail) -> Iterator[Committed]:
         heard = committed = time.monotonic()

@@ -25,6 +25,12 @@ NOT_SHOWN = "\ufffd"
 _TIME = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|m|h|d)?")
 _S = 1_000_000_000
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": _S, "m": 60 * _S, "h": 3_600 * _S, "d": 86_400 * _S}
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([KMGT]i?B|B)?")
+_SIZES = {"B": 1} | {
+    f"{letter}{binary}B": (1024 if binary else 1000) ** place
+    for place, letter in enumerate("KMGT", 1)
+    for binary in ("", "i")
+}
 _NO_TEXT, _FORMULA = re.compile(f"{NO_TEXT}|[\ud800-\udfff]"), re.compile(FORMULA)
 
 
@@ -54,6 +60,27 @@ def nanoseconds(text: str) -> int:
     value = Decimal(found[1]) * _UNITS[found[2] or "ns"] if found else None
     if value is None or value != int(value):
         message = f"{text!r} is no time; write 10ms, 1.5s, 20us, 12h, or a number of nanoseconds."
+        raise InvalidParameterError(message)
+    return int(value)
+
+
+def size_bytes(text: str) -> int:
+    """Return a size such as ``1GiB``, ``500MB`` or ``65536`` (bytes) as bytes.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none, or no whole number of bytes.
+
+    Examples
+    --------
+    >>> size_bytes("1.5KiB"), size_bytes("2MB")
+    (1536, 2000000)
+    """
+    found = _SIZE.fullmatch(text.strip())
+    value = Decimal(found[1]) * _SIZES[found[2] or "B"] if found else None
+    if value is None or value != int(value):
+        message = f"{text!r} is no size; write 1GiB, 500MB, 64KiB, or a number of bytes."
         raise InvalidParameterError(message)
     return int(value)
 

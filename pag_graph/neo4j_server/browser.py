@@ -2,7 +2,8 @@
 
 Neo4j serves what lies under ``browser`` in the first jar that has it. The jar of Neo4j Browser is copied into the
 server's ``plugins``, which come first, with the pages of `pages` added under ``browser/pag``. So they come from the
-same place as Browser, no other host has to be allowed, and nothing is fetched from elsewhere.
+same place as Browser, and no other host has to be allowed. Browser itself asks other hosts for fonts, for scripts that
+count its use, and for others that send its errors home: its page in the copy has a policy that keeps it from it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import io
 import json
 import os
 import re
-import shutil
 import threading
 import zipfile
 from contextlib import contextmanager
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 _JAR = "pag-browser.jar"
 _FOLDER = "browser/pag"
+_PAGE = "browser/index.html"
+# What the page may load. Databases are reached over WebSockets, wherever they are; guides of Neo4j only by who asks for
+# one. Browser makes code and styles as it runs, and a page reached by another name has its guide on another host.
+_POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
+    "img-src 'self' data: blob: https://guides.neo4j.com; "
+    "connect-src 'self' data: blob: ws: wss: {hosts} https://guides.neo4j.com"
+)
 _QUERY_LINE = "QUERY "
 # A query sets all parameters, because Browser takes numbers written into `:params` for floating-point ones. Of the run
 # that started last: its slowest round, of those that are loaded with the most detail, so that every box has an answer.
@@ -120,7 +128,7 @@ def style_uri(http_uri: str) -> str:
     return f"{http_uri}/{_FOLDER}/style.grass"
 
 
-def install(home: Path, jars: Path) -> None:
+def install(home: Path, jars: Path, host: str = _HOST) -> None:
     """Put Browser with our pages into the plugins of a server that does not run; leave it if it is current.
 
     Parameters
@@ -129,28 +137,56 @@ def install(home: Path, jars: Path) -> None:
         The server's folder.
     jars
         The folder with Neo4j's jars.
+    host
+        Name or address under which others reach the server, as for `settings`.
     """
     original = next(iter(sorted(jars.glob("neo4j-browser-*.jar"))), None)
     target = home / "plugins" / _JAR
     if original is None:
         target.unlink(missing_ok=True)
         return
-    files = pages()
-    digest = hashlib.sha256(original.name.encode())
-    for name, content in files.items():
-        digest.update(name.encode() + content)
-    comment = digest.hexdigest().encode()
-    if target.exists():
-        with zipfile.ZipFile(target) as present:
-            if present.comment == comment:
-                return
-    new = target.with_suffix(".new")
-    shutil.copyfile(original, new)
-    with zipfile.ZipFile(new, "a", zipfile.ZIP_DEFLATED) as archive:
+    files = {f"{_FOLDER}/{name}": content for name, content in pages().items()}
+    with zipfile.ZipFile(original) as archive:
+        files[_PAGE] = confined(archive.read(_PAGE), host)
+        digest = hashlib.sha256(original.name.encode())
         for name, content in files.items():
-            _add(archive, f"{_FOLDER}/{name}", content)
-        archive.comment = comment
+            digest.update(name.encode() + content)
+        comment = digest.hexdigest().encode()
+        if target.exists():
+            with zipfile.ZipFile(target) as present:
+                if present.comment == comment:
+                    return
+        new = target.with_suffix(".new")
+        with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
+            for entry in archive.infolist():
+                if entry.filename not in files:
+                    copy.writestr(entry, archive.read(entry), compresslevel=1)
+            for name, content in files.items():
+                _add(copy, name, content)
+            copy.comment = comment
     os.replace(new, target)  # noqa: PTH105  (atomic, as everywhere in a server's home)
+
+
+def confined(page: bytes, host: str = _HOST) -> bytes:
+    """Return a page of Browser that loads nothing from other hosts.
+
+    Parameters
+    ----------
+    page
+        Its HTML.
+    host
+        Name or address of the server that it comes from; its guide may be fetched from there.
+
+    Returns
+    -------
+    bytes
+        The page with a Content Security Policy in its head, before anything that it loads.
+    """
+    # A policy has no form for addresses of IPv6; a page that comes from one is itself its host.
+    named = dict.fromkeys((_HOST, "localhost", *([] if ":" in host else [host])))
+    policy = _POLICY.format(hosts=" ".join(f"http://{each}:*" for each in named))
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}"/>'
+    return re.sub(rb"<head[^>]*>", lambda head: head[0] + meta.encode(), page, count=1)
 
 
 @contextmanager

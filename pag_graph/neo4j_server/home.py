@@ -136,8 +136,14 @@ def version_of(home: Path) -> str | None:
     return file.read_text(encoding="utf-8").strip() if file.exists() else None
 
 
-def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) -> None:
-    """Write the configuration; the heap is no part of it, Java gets that as an option."""
+def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) -> str:
+    """Write the configuration; the heap is no part of it, Java gets that as an option.
+
+    Returns
+    -------
+    str
+        The name or address under which others reach the server.
+    """
     # Others cannot come to "anywhere"; they can to the machine's name.
     advertised = socket.getfqdn() if listen in ANYWHERE else listen
     text = _CONFIGURATION.format(
@@ -150,6 +156,7 @@ def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) ->
     if is_read_only(home):
         text += "server.databases.default_to_read_only=true\n"
     write_private(home / "conf" / "neo4j.conf", text)
+    return advertised
 
 
 def write_private(path: Path, text: str) -> None:

@@ -49,7 +49,7 @@ def made_by(commit: Commit) -> dict[str, Any]:
         "events": commit.events,
         "rules": commit.run["rules"],
         "release": commit.run["product_version"],
-        **{name: commit.made.get(name) for name in ("began", "command", "user", "host", "trace")},
+        **{name: commit.made.get(name) for name in ("began", "command", "user", "host", "engine", "seconds", "trace")},
         "files": len(commit.made.get("files", {})) or None,
     }
 
@@ -122,6 +122,8 @@ def _add_commit(document: _Document, run_id: str, commit: Commit, before: Commit
             "prov:type": _qualified("pag:Commit"),
             "pag:command": made.get("command"),
             "pag:host": made.get("host"),
+            "pag:engine": made.get("engine"),
+            "pag:seconds": made.get("seconds"),
         },
     )
     state = document.add(

@@ -129,7 +129,8 @@ def commit(
     swaps
         Per table: files in the place of others of `previous`, with the same rows or some of them.
     source
-        Where it was read from: ``trace``, a path, and ``files``, with size and checksum by name.
+        Where it was read from: ``trace``, a path, and ``files``, with size and checksum by name; and what made it of
+        that, for how long: ``engine`` and ``seconds``.
 
     Returns
     -------

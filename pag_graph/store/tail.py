@@ -41,6 +41,8 @@ _PATIENCE = 100
 _LOOKS_PER_LIST = 64
 """After how many looks the folder of events is listed, if it changed and no file has the name that was expected. While
 a worker has logged nothing it is listed whenever it changes."""
+MEMORY_BYTES = 1 << 30
+"""Bytes of rows that are kept in memory, unless told; what is beyond them is read again where it is asked for."""
 GIVE_UP_NS = 30_000_000_000
 """For how long a file is waited for that lacks while later ones of its worker are there; then it is missing."""
 _TICK_NS = 100_000_000
@@ -148,7 +150,12 @@ class Tail:
     """
 
     def __init__(
-        self, root: Path, done: Mapping[int, int] | None = None, *, memory: int = 1 << 30, give_up_ns: int = GIVE_UP_NS
+        self,
+        root: Path,
+        done: Mapping[int, int] | None = None,
+        *,
+        memory: int = MEMORY_BYTES,
+        give_up_ns: int = GIVE_UP_NS,
     ) -> None:
         self._root, self._memory, self._give_up_ns = root, memory, give_up_ns
         self._done = dict(done or {})

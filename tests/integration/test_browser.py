@@ -167,6 +167,9 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     page.picture(pictures / "browser-held-up-by.png")
     for name in ("browser-guide", "browser-waits", "browser-path", "browser-path-events", "browser-held-up-by"):
         assert (pictures / f"{name}.png").stat().st_size > 10_000
+    # Browser would fetch a font from elsewhere, and more: its page does not let it.
+    assert not [problem for problem in page.problems if problem.startswith("asks for")]
+    assert any("//fonts.googleapis.com/" in each for each in page.refused), "nothing would have been noticed"
 
 
 def code(name: str) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import neo4j
@@ -151,3 +156,46 @@ def test_an_interrupted_import_is_noticed(first_rounds: Run, tmp_path: Path, mon
         load_bulk(first_rounds, home)
     assert server.reset(home)
     assert not server_home.is_half_imported(home)
+
+
+_KILLED = """\
+import os, signal, sys
+from pathlib import Path
+from pag_graph import api
+from pag_graph.sinks.neo4j import bulk
+
+def killed(*_, **__):
+    (Path(sys.argv[2]) / "data" / "databases" / "neo4j").mkdir(parents=True, exist_ok=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+bulk.server.administer = killed
+bulk.load_bulk(api.open(Path(sys.argv[1])).run, Path(sys.argv[2]))
+"""
+
+
+def test_a_killed_import_is_no_database_and_its_files_go_with_the_next(
+    first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, scratch = tmp_path / "home", tmp_path / "scratch"
+    scratch.mkdir()
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(first_rounds.info.path), str(home)],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = scratch.glob("pag-graph-import-*")
+    assert list(left.glob("*.csv"))
+    with pytest.raises(Neo4jError, match="was interrupted"):
+        server.start(home)
+
+    def looked(*_: object, **__: object) -> str:
+        (own,) = scratch.glob("pag-graph-import-*")
+        assert own != left
+        raise InterruptedError
+
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setattr(bulk.server, "administer", looked)
+    with pytest.raises(InterruptedError):
+        load_bulk(first_rounds, home)
+    assert not list(scratch.iterdir())

@@ -5,17 +5,22 @@ from __future__ import annotations
 import random
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pag_graph import api
 from pag_graph.engines.following import Until
+from pag_graph.motif.alerts import Rule
 from pag_graph.sinks.neo4j.connection import Connection, connection_to_home
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
+from pag_graph.sinks.neo4j.retention import KeepDetail
+from pag_graph.store.delta import open_store
 from tests.integration.conftest import PROVE
 from tests.integration.test_neo4j_export import LAST, Growing, command, contents, wipe
+from tests.support.skewed_rounds import SLOW, portions, skewed_rounds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,3 +125,61 @@ def test_epochs_that_wait_get_less_detail_and_none_is_skipped(
         there.values(), key=[str(detail) for detail in reversed(Detail)].index
     )
     assert followed(neo4j_driver) == load_alike(neo4j_driver, skewed)
+
+
+KEEPS = ("full:2,critical:4,waits:6,summary:all", "critical:3,waits:5", "full:1,summary:4")
+
+
+@pytest.mark.parametrize("keep", KEEPS if PROVE else KEEPS[:2])
+def test_what_is_kept_is_what_loads_at_these_details_make(
+    neo4j_driver: neo4j.Driver, connection: Connection, skewed: Run, keep: str
+) -> None:
+    wanted = KeepDetail.of(keep)
+    wipe(neo4j_driver)
+    # However long it takes, all details are there before any goes.
+    whole = replace(SOON, until=Until(), load=replace(LOAD, group_edges=100), max_lag_s=1e9)
+    follow_store(skewed.info.path, connection, options=whole)
+    options = replace(whole, keep=wanted)
+    done = follow_store(skewed.info.path, connection, options=options)
+    assert done.trimmed > 0
+    latest = sorted(skewed.epochs["epoch"], reverse=True)
+    most = {epoch: wanted.most(place) for place, epoch in enumerate(latest)}
+    assert details(neo4j_driver) == {epoch: str(detail) for epoch, detail in most.items() if detail is not None}
+    assert followed(neo4j_driver) == load_alike(neo4j_driver, skewed)
+    # Nothing that was removed is loaded again.
+    again = follow_store(skewed.info.path, connection, options=options)
+    assert (again.epochs, again.trimmed) == (0, 0)
+
+
+def test_alerts_are_findings(neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path) -> None:
+    wipe(neo4j_driver)
+    parts = portions(skewed_rounds(16, {6, 7}), [9])
+    late = Rule(name="late", query="metrics", where="row.epoch = 3")
+    store = tmp_path / "store"
+
+    def told() -> list[tuple[Any, ...]]:
+        text = """
+            MATCH (:Run)-[:HAS_FINDING]->(f:Finding {finding: 'alert'})
+            OPTIONAL MATCH (shown:Snapshot {current: true})-[:CONTAINS]->(f)
+            RETURN f.rule AS rule, f.id AS id, f.severity AS severity, f.first_epoch AS first, f.action AS action,
+                   f.resolved_epoch AS resolved, shown.epoch AS epoch, f.limit AS limit
+            ORDER BY rule"""
+        return [tuple(row.values()) for row in neo4j_driver.execute_query(text).records]
+
+    def follow() -> None:
+        follow_store(store, connection, options=SOON)
+
+    api.build(parts[0].write(tmp_path / "0"), store, engine="local", alerts=[SLOW])
+    follow()
+    run = str(open_store(store).run["run_id"])
+    slow = (SLOW.name, SLOW.alert_id(run, '{"to_worker":0}', 6), "warning", 6)
+    assert told() == [(*slow, "opened", None, 6, 150.0)]
+    # An alert that comes without an epoch, as of the frontier.
+    api.build(tmp_path / "0", store, engine="local", mode="append", alerts=[late])
+    follow()
+    assert [row[:1] + row[3:7] for row in told()] == [("late", 3, "resolved", 6, 3), ("slow", 6, "opened", None, 6)]
+    api.build(parts[1].write(tmp_path / "1"), store, engine="local", mode="append")
+    follow()
+    assert told()[1] == (*slow, "resolved", 10, 6, 150.0)
+    there = followed(neo4j_driver)
+    assert there == load_alike(neo4j_driver, api.open(store).run)

@@ -53,6 +53,9 @@ class Chromium:
         self._buffer = b""
         self.problems: list[str] = []
         """What the console said is wrong, and addresses other than this machine's that were asked for."""
+        self.refused: list[str] = []
+        """What a page's own policy has kept it from asking for."""
+        self._outside: dict[str, str] = {}
 
     def open_page(self) -> None:
         """Open a page of its own, and listen to what goes wrong on it."""
@@ -92,6 +95,15 @@ class Chromium:
             address = facts["request"]["url"]
             if not address.startswith(("http://127.0.0.1:", "http://localhost:", "file:", "data:", "about:", "blob:")):
                 self.problems.append(f"asks for {address}")
+                self._outside[facts["requestId"]] = self.problems[-1]
+        elif method == "Network.loadingFailed" and facts.get("blockedReason") == "csp":
+            self._refuse(facts["requestId"])
+
+    def _refuse(self, request: str) -> None:
+        """Count a request that the page's own policy has kept from leaving as none."""
+        if (refused := self._outside.pop(request, None)) is not None:
+            self.problems.remove(refused)
+            self.refused.append(refused)
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:

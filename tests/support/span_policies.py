@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.sources.spans import jaeger_json
+from pag_graph.sources.spans.table import SpanRows
+
+if TYPE_CHECKING:
+    from pag_graph.sources.spans.table import SpanTable
 
 Span = dict[str, Any]
+
+
+def table_of(record: dict[str, Any]) -> SpanTable:
+    """Return the spans of what Jaeger's API answers, or of one trace."""
+    rows = SpanRows()
+    jaeger_json.read(record, rows)
+    (whole,) = rows.parts(jaeger_json.FORMAT, jaeger_json.TICK_NS, []).tables
+    return whole()
 
 
 def random_trace(seed: int, *, wild: bool = True) -> dict[str, Any]:

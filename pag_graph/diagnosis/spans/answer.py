@@ -18,7 +18,7 @@ from pag_graph.diagnosis.spans.aggregates import (
     slowest,
 )
 from pag_graph.diagnosis.spans.sums import summed
-from pag_graph.errors import InvalidParameterError, TraceFormatError
+from pag_graph.errors import InvalidParameterError
 from pag_graph.sources.spans.convert import convertible, write_requests
 from pag_graph.sources.spans.files import HELD, read_parts
 from pag_graph.sources.spans.request_parts import RequestParts, numbers_of
@@ -44,7 +44,8 @@ class SpanAnswer:
     sums: Sums
     """Of all requests."""
     shown: list[dict[str, Any]]
-    """Requests with their paths: `role` is slowest, typical or asked for."""
+    """Requests with their paths: `role` is slowest, typical or asked for; rootless, the slowest one, if no request has
+    its root."""
     operations: list[dict[str, Any]]
     """As `by_operation` has them."""
     latencies: list[dict[str, Any]]
@@ -143,19 +144,14 @@ def answer(
     Raises
     ------
     TraceFormatError
-        If there are no spans, or no request with its root.
+        If there are no spans.
     InvalidParameterError
         If there is no such trace.
     """
     with read_parts(sources, held=held) as parts:
         requests = RequestParts(parts, sync=sync)
         sums = summed(requests)
-        chosen = sums.counted
-        if not len(chosen):
-            message = "No request has its root: all spans are below spans that are not there."
-            raise TraceFormatError(message, "Give the files with the roots as well.", {"spans": parts.rows})
-        ordered = chosen[np.argsort(sums.latency[chosen], kind="stable")]
-        shown = [("slowest", int(ordered[-1])), ("typical", int(ordered[(len(ordered) - 1) // 2]))]
+        shown = _slowest_and_typical(sums)
         if request is not None:
             code = _trace_code(requests, request)
             numbers = np.flatnonzero(sums.requests["trace"].to_numpy() == code).tolist()
@@ -170,6 +166,15 @@ def answer(
             findings=[row for table in requests.findings() for row in _told(table.to_pylist())],
             changes=_changes(sums, against, sync, held) if against else {},
         )
+
+
+def _slowest_and_typical(sums: Sums) -> list[tuple[str, int]]:
+    """Return roles and numbers of the requests that are shown unasked."""
+    chosen = sums.counted
+    ordered = chosen[np.argsort(sums.latency[chosen], kind="stable")]
+    if not len(ordered):
+        return [("rootless", int(np.argmax(sums.latency)))]
+    return [("slowest", int(ordered[-1])), ("typical", int(ordered[(len(ordered) - 1) // 2]))]
 
 
 def _changes(after: Sums, against: Sequence[Path], sync: Collection[str], held: int) -> dict[str, Any]:

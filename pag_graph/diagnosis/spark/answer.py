@@ -14,6 +14,7 @@ from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.path_steps import built, marked_steps, shares
 from pag_graph.diagnosis.spark.bound import Bound, bound_by
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
+from pag_graph.diagnosis.spark.crowding import Crowding, calibrated
 from pag_graph.diagnosis.spark.independent import what_if_independent
 from pag_graph.diagnosis.spark.nodes import PlanRows, path_tasks, plan_rows
 from pag_graph.diagnosis.spark.timers import UNITS
@@ -136,6 +137,8 @@ def answer(
     keep_texts: bool = False,
     cores: Sequence[int] = (),
     independent: Sequence[str] = (),
+    beside: LogFiles | None = None,
+    processors: int | None = None,
     thresholds: Thresholds | None = None,
     progress: Callable[[str, int, int], None] = silent,
 ) -> SparkAnswer:
@@ -155,6 +158,10 @@ def answer(
         Numbers of cores to predict the end for, besides half and twice as many as there were.
     independent
         Jobs and queries that need not wait for each other, as `independent_jobs` reads them; each is one prediction.
+    beside
+        A second log of the same program with another number of cores: it tells what sharing processors costs.
+    processors
+        Of a host, where they are known.
     thresholds
         From where on something is a cause.
     progress
@@ -178,7 +185,10 @@ def answer(
         mapped = map_log(read)
         diagnosis = diagnose(mapped.schedule, thresholds)
         asked = [what_if_independent(mapped.schedule, diagnosis, text) for text in independent]
-        given = _Given(files=log, log=read, mapped=mapped, diagnosis=diagnosis, cores=cores, asked=asked)
+        sharing = None if beside is None else calibrated(diagnosis, _diagnosed(beside), processors)
+        crowding = Crowding(mapped, diagnosis, sharing=sharing, processors=processors)
+        others = with_other_cores(mapped, diagnosis, cores, crowding)
+        given = _Given(files=log, log=read, mapped=mapped, diagnosis=diagnosis, cores=others, asked=asked)
         if folder is None:
             with temporary_results() as place:
                 return _walked(given, _made(mapped, place, progress))
@@ -188,6 +198,10 @@ def answer(
         with new_results(mapped, kept, replace=replace) as place:
             # They come to their place when all is done: a command that is killed before can be repeated as it was.
             return _walked(given, _made(mapped, place, progress))
+
+
+def _diagnosed(log: LogFiles) -> Diagnosis:
+    return diagnose(map_log(read_log(log)).schedule)
 
 
 def _made(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
@@ -211,7 +225,7 @@ class _Given:
     log: SparkLog
     mapped: Mapped
     diagnosis: Diagnosis
-    cores: Sequence[int]
+    cores: list[WithCores]
     asked: list[WhatIf]
     """Changes that were asked for."""
 
@@ -237,7 +251,7 @@ def _walked(given: _Given, run: Run) -> SparkAnswer:
         plan_nodes=divided.rows,
         pieces=divided.pieces,
         what_if=[*given.asked, *what_ifs(mapped, diagnosis, steps)],
-        cores=with_other_cores(mapped, diagnosis, given.cores),
+        cores=given.cores,
         bound=bound_by(mapped, diagnosis, steps),
         explained=explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.diagnosis.spark.concurrency import concurrency
-from pag_graph.diagnosis.spark.contention import contention
+from pag_graph.diagnosis.spark.contention import comparable_tasks, contention
 from pag_graph.diagnosis.spark.cores import recorded_cores, registered_cores
 from pag_graph.diagnosis.spark.costs import costs
 from pag_graph.diagnosis.spark.driver_time import driver_time
@@ -36,12 +36,14 @@ from pag_graph.diagnosis.spark.slow_tasks import slow_tasks
 from pag_graph.diagnosis.spark.small_files import small_files
 from pag_graph.diagnosis.spark.stage_table import stage_table
 from pag_graph.diagnosis.spark.streams import stream_suspicions, streams
-from pag_graph.diagnosis.spark.suspicions import not_recorded, suspicions
+from pag_graph.diagnosis.spark.suspicions import evicted_blocks, not_recorded, suspicions
 from pag_graph.diagnosis.spark.table_formats import table_formats
 from pag_graph.diagnosis.spark.waits import cloud_wait, driver_gc, locality_wait
 from pag_graph.diagnosis.spark.work_plan import plan_work
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pag_graph.diagnosis.spark.costs import Cost
     from pag_graph.diagnosis.spark.list_schedule import Cores, WorkPlan
     from pag_graph.diagnosis.spark.suspicions import NotRecorded, Suspicion
@@ -87,6 +89,10 @@ class Diagnosis:
     """Time of all cores since the first job: busy for tasks that counted, wasted, idle."""
     plan: WorkPlan
     cores: list[Cores]
+    at_once: NDArray[np.float64] | None = None
+    """Per task the mean number of tasks on its host while it ran."""
+    comparable: pl.DataFrame | None = None
+    """Tasks that can tell what it costs that tasks share processors (`comparable_tasks`)."""
 
     @property
     def replay_error(self) -> float:
@@ -158,6 +164,8 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
         costs=costs(look, reliable=found.reliable),
         not_recorded=not_recorded(schedule.log, look.plans),
         replays=look.replays,
+        at_once=look.at_once,
+        comparable=comparable_tasks(look),
     )
 
 
@@ -165,6 +173,7 @@ def _suspicions(look: Look, causes: list[Cause]) -> list[Suspicion]:
     """Return the patterns without a time, except those that are causes: their time is known."""
     named = {cause.cause for cause in causes if look.matters(cause.saved_ns)}
     seen = [*suspicions(look.plans), *stream_suspicions(look.schedule.log), *serial_jobs(look)]
+    seen += evicted_blocks(look.schedule.log)
     return [each for each in seen if each.suspicion not in named]
 
 

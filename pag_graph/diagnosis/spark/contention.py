@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
     F64 = NDArray[np.float64]
 
-__all__ = ["Sharing", "contention", "fit_sharing", "tasks_at_once"]
+__all__ = ["EXPLAINED", "Sharing", "comparable_tasks", "contention", "fit_sharing"]
 
 _EXECUTOR_CORES = "spark.executor.cores"
-_EXPLAINED = 0.5
+EXPLAINED = 0.5
 """Least part of the stolen time's variance that the fit explains."""
 _CLOUD = ("gcs api time", "cloud storage request duration")
 
@@ -51,13 +51,12 @@ class Sharing(NamedTuple):
 
 def contention(look: Look) -> list[Cause]:
     """Find hosts with more tasks at once than processors, where that costs more than it gives."""
-    own = _comparable(look)
+    own = comparable_tasks(look)
     if own.height < 2 * look.limits.contended_tasks:
         return []
-    at_once = tasks_at_once(look)
-    numbers = own["number"].to_numpy()
+    at_once = look.at_once
     known = fit_sharing(
-        own["stolen"].to_numpy(), own["cpu_ns"].to_numpy(), at_once[numbers], look.limits.contended_tasks
+        own["stolen"].to_numpy(), own["cpu_ns"].to_numpy(), own["at_once"].to_numpy(), look.limits.contended_tasks
     )
     if known is None:
         return []
@@ -88,7 +87,15 @@ def contention(look: Look) -> list[Cause]:
     return [look.cause("contention", saved, text, signal=signal, changes=(change,), traps=traps, bound=True)]
 
 
-def fit_sharing(stolen: I64, cpu: I64, at_once: F64, least: int) -> Sharing | None:
+def fit_sharing(
+    stolen: I64,
+    cpu: I64,
+    at_once: F64,
+    least: int,
+    *,
+    processors: int | None = None,
+    explained: float = EXPLAINED,
+) -> Sharing | None:
     """Say what it costs that tasks share processors.
 
     Parameters
@@ -99,47 +106,49 @@ def fit_sharing(stolen: I64, cpu: I64, at_once: F64, least: int) -> Sharing | No
         Per task, the mean number of tasks on its host while it ran, itself included.
     least
         Tasks that must stand on each side of the knee.
+    processors
+        Of a host, where they are known; else those whose knee explains most.
+    explained
+        Least part of the variance that the knee must explain.
 
     Returns
     -------
     Sharing or None
-        With the number of processors whose knee explains most; None where too few tasks ran with fewer neighbours, or
-        no knee explains half of the variance.
+        None where too few tasks ran with fewer neighbours, or no knee explains enough.
     """
+    if not len(cpu):
+        return None
     ratio = stolen / np.maximum(cpu, 1)
     spread = float(((ratio - ratio.mean()) ** 2).sum())
     best: tuple[float, Sharing] | None = None
-    for processors in range(1, int(at_once.max(initial=1.0))):
-        crowded = at_once > processors + 0.5
+    for count in range(1, int(at_once.max(initial=1.0))) if processors is None else (processors,):
+        crowded = at_once > count + 0.5
         if min(int(crowded.sum()), int((~crowded).sum())) < least:
             continue
-        beyond = np.maximum(at_once - processors, 0) / processors
+        beyond = np.maximum(at_once - count, 0) / count
         slope, level = np.polyfit(beyond, ratio, 1)
         left = float(((ratio - level - slope * beyond) ** 2).sum())
-        if slope <= 0 or left > (1 - _EXPLAINED) * spread or (best is not None and left >= best[0]):
+        if slope <= 0 or left > (1 - explained) * spread or (best is not None and left >= best[0]):
             continue
         inflation = max(1.0, float(np.median(cpu[crowded]) / max(np.median(cpu[~crowded]), 1)))
         counts = (int((~crowded).sum()), int(crowded.sum()))
-        best = (left, Sharing(processors, round(float(slope), 4), round(inflation, 4), *counts))
+        best = (left, Sharing(count, round(float(slope), 4), round(inflation, 4), *counts))
     return None if best is None else best[1]
 
 
-def tasks_at_once(look: Look) -> F64:
-    """Return per task how many tasks ran on its host on average while it ran, itself included."""
-    out = np.ones(look.tasks.height)
-    for own in look.tasks.partition_by("host"):
-        begin, end = own["receipt"].to_numpy(), own["free"].to_numpy()
-        times = np.concatenate([begin, end])
-        order = np.argsort(times, kind="stable")
-        running = np.cumsum(np.repeat([1, -1], own.height)[order])
-        passed = np.concatenate([[0], np.cumsum(np.diff(times[order]) * running[:-1])])
-        work = np.interp(end, times[order], passed) - np.interp(begin, times[order], passed)
-        out[own["number"].to_numpy()] = work / np.maximum(end - begin, 1)
-    return np.maximum(out, 1.0)
+def comparable_tasks(look: Look) -> pl.DataFrame:
+    """Return the warm tasks of stages that work and do not wait, with the time that was stolen from each.
 
+    Parameters
+    ----------
+    look
+        The log.
 
-def _comparable(look: Look) -> pl.DataFrame:
-    """Return the warm tasks of stages that work and do not wait, with the time that was stolen from each."""
+    Returns
+    -------
+    pl.DataFrame
+        One row per task: `stage`, `stage_attempt`, `cpu_ns`, `stolen` (nanoseconds) and `at_once` (`tasks_at_once`).
+    """
     waits = {node.execution for node in look.plans if any(node.has(timer) for timer in _CLOUD)}
     python = {stage for stage, nodes in look.nodes.items() if any(PYTHON.fullmatch(name) for name in nodes)}
     cloud = {key[0] for key, nodes in look.plans.of_stage.items() if any(node.execution in waits for node in nodes)}
@@ -150,9 +159,10 @@ def _comparable(look: Look) -> pl.DataFrame:
     own = look.tasks.sort("receipt").with_columns(cold=cold)
     wanted = pl.DataFrame(keys, schema={"stage": pl.Int64, "stage_attempt": pl.Int64}, orient="row")
     own = own.cast({"stage": pl.Int64, "stage_attempt": pl.Int64}).join(wanted, on=wanted.columns, how="semi")
-    return own.filter(~pl.col("cold") & pl.col("succeeded") & (pl.col("cpu_ns") > 0)).with_columns(
-        stolen=(pl.col("work") - pl.col("cpu_ns")).clip(lower_bound=0)
-    )
+    own = own.filter(~pl.col("cold") & pl.col("succeeded") & (pl.col("cpu_ns") > 0))
+    stolen = (pl.col("work") - pl.col("cpu_ns")).clip(lower_bound=0)
+    at_once = pl.Series("at_once", look.at_once[own["number"].to_numpy()])
+    return own.select("stage", "stage_attempt", "cpu_ns", stolen.alias("stolen"), at_once)
 
 
 def _lost(known: Sharing, cpu: I64, at_once: F64) -> I64:

@@ -21,9 +21,13 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.sources.spark.schedule import MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from pag_graph.sources.spark.schedule import Schedule
+
+    I64 = NDArray[np.int64]
 
 __all__ = [
     "CorePrediction",
@@ -216,7 +220,9 @@ def with_cores(schedule: Schedule, count: int, *, at: int | None = None) -> list
     return [*out, Cores(typical, None, missing)] if missing else out
 
 
-def predict_cores(schedule: Schedule, plan: WorkPlan, counts: Sequence[int] = ()) -> list[CorePrediction]:
+def predict_cores(
+    schedule: Schedule, plan: WorkPlan, counts: Sequence[int] = (), *, more: Callable[[int], I64] | None = None
+) -> list[CorePrediction]:
     """Predict when the application ends with other numbers of cores.
 
     Parameters
@@ -225,6 +231,8 @@ def predict_cores(schedule: Schedule, plan: WorkPlan, counts: Sequence[int] = ()
         Of one log.
     counts
         Numbers of cores; as many as there were at most at a time, half and twice as many come on top.
+    more
+        Number of cores to the nanoseconds that each task takes more with them; nothing if absent.
 
     Returns
     -------
@@ -243,12 +251,13 @@ def predict_cores(schedule: Schedule, plan: WorkPlan, counts: Sequence[int] = ()
     had = most_cores(recorded)
     warm, first = warm_up(schedule)
 
-    def end(cores: Sequence[Cores]) -> int:
-        return list_schedule(plan, cores, durations=warm, first=first)
+    def end(cores: Sequence[Cores], count: int | None = None) -> int:
+        extra = 0 if count is None or more is None else more(count)
+        return list_schedule(plan, cores, durations=np.maximum(warm + extra, 0), first=first)
 
     rows = [CorePrediction(had, end(recorded), recorded=True)]
     wanted = {*counts, max(1, had // 2), had, 2 * had}
     if steady(schedule):
         wanted.discard(had)
-    rows += [CorePrediction(count, end(with_cores(schedule, count)), recorded=False) for count in wanted]
+    rows += [CorePrediction(count, end(with_cores(schedule, count), count), recorded=False) for count in wanted]
     return sorted(rows, key=lambda row: (row.cores, not row.recorded))

@@ -15,6 +15,7 @@ from pag_graph.diagnosis.spark.intervals import Interval, common, length, united
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.diagnosis.spark.query_stages import between_query_stages
 from pag_graph.diagnosis.spark.streams import batch_frames
+from pag_graph.sources.spark.operators import metrics_once
 from pag_graph.sources.spark.schedule import MS
 from pag_graph.sources.spark.texts import LISTING
 
@@ -97,9 +98,8 @@ def _results(look: Look) -> Cause | None:
 def _listing(look: Look) -> Cause | None:
     """Jobs that only list files, and the time that scans took for it on the driver."""
     jobs = [job for job in look.schedule.jobs if job.name.startswith(LISTING)]
-    metadata = look.schedule.log.node_metrics.filter(
-        (pl.col("metric") == "metadata time") & (pl.col("kind") == "timing")
-    )["driver_value"]
+    metrics = metrics_once(look.schedule.log).filter(pl.col("kind") == "timing")
+    metadata = metrics.filter(pl.col("metric") == "metadata time")["driver_value"]
     in_scans = max(0, int(metadata.sum() or 0)) * MS
     spent = min(length(united((job.start_ns, job.end_ns) for job in jobs)) + in_scans, look.active)
     if not look.matters(spent):
@@ -124,7 +124,7 @@ def _commits(look: Look, gaps: list[Interval], queries: dict[int, Interval]) -> 
     spent = length(commits)
     if not look.matters(spent):
         return commits, None
-    stated = log.node_metrics.filter(pl.col("metric") == "job commit time")["driver_value"]
+    stated = metrics_once(log).filter(pl.col("metric") == "job commit time")["driver_value"]
     text = (
         f"Queries that write worked on for {seconds(spent)} after their last job, in which the driver commits the"
         f" output ({len(tails)} quer{'ies' if len(tails) > 1 else 'y'})."

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from pag_graph.diagnosis.spark.changes import of_setting
-from pag_graph.diagnosis.spark.cores import cores_at, most_cores, with_cores
+from pag_graph.diagnosis.spark.cores import cores_at, most_cores, registered_slots, with_cores
 from pag_graph.diagnosis.spark.intervals import common, length, without
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.diagnosis.spark.losses import lost_executors
@@ -21,29 +23,24 @@ def executor_wait(look: Look) -> list[Cause]:
     """Find out what it cost that executors came only when jobs were there, whether some were there before or none.
 
     The application is replayed with as many cores as there were at most at a time, there from the first job on. One
-    that took the place of a lost executor is the loss's doing, not counted here.
+    that registered a moment after the first job and began late is no lack of executors, one that took the place of a
+    lost executor is the loss's doing, and one of which the log does not say when it came tells nothing.
     """
     jobs = look.schedule.jobs
     first, last = min(job.start_ns for job in jobs), max(job.end_ns for job in jobs)
-    late = [group for group in look.cores if first < group.since < last]
-    if len(late) <= len(lost_executors(look)):
+    slots, stated = registered_slots(look.schedule), _stated(look)
+    late = [came for came in stated if first < came < last]
+    if len(late) <= len(lost_executors(look)) or not look.matters(max(late) - first):
         return []
-    most = most_cores(look.cores)
+    most, at_first = most_cores(slots), cores_at(slots, first)
     saved = look.base - look.ends(cores=with_cores(look.schedule, most, at=first))
     if not look.matters(saved):
         return []
-    none = _without_any(look)
-    text = (
-        f"Jobs waited for executors: of {most} cores at most, {cores_at(look.cores, first)} were there when the first"
-    )
-    text += f" job began, and others came {seconds(_after(late, first))} after it"
+    none, came = _without_any(look, slots), max(late) - first
+    text = f"Jobs waited for executors: of {most} cores at most, {at_first} were there when the first job began, and"
+    text += f" others came {seconds(came)} after it"
     text += f"; for {seconds(none)} of jobs there was none." if none else "."
-    signal = {
-        "waited_ns": none,
-        "most_cores": most,
-        "cores_at_first_job": cores_at(look.cores, first),
-        "executors_late": len(late),
-    }
+    signal = {"waited_ns": none, "most_cores": most, "cores_at_first_job": at_first, "executors_late": len(late)}
     executors = -(-most // max(group.cores for group in look.cores))
     log = look.schedule.log
     names = ("spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.minExecutors")
@@ -51,16 +48,19 @@ def executor_wait(look: Look) -> list[Cause]:
     return [look.cause("executor_wait", saved, text, signal=signal, changes=changes if _dynamic(look) else ())]
 
 
+def _stated(look: Look) -> list[int]:
+    """Return when executors came, as far as the log says so."""
+    known = set(look.schedule.log.executors.filter(pl.col("added_ms").is_not_null())["executor"].to_list())
+    rows = look.schedule.executors.select("executor", "added").iter_rows()
+    return [added for executor, added in rows if executor in known]
+
+
 def _dynamic(look: Look) -> bool:
     return setting(look.schedule.log, "spark.dynamicAllocation.enabled").value == "true"
 
 
-def _after(late: list[Cores], first: int) -> int:
-    return max(group.since for group in late) - first
-
-
-def _without_any(look: Look) -> int:
+def _without_any(look: Look, slots: list[Cores]) -> int:
     """Return for how long jobs ran without any executor being there."""
-    there = [(since, look.schedule.end_ns if until is None else until) for since, until, _ in look.cores]
+    there = [(since, look.schedule.end_ns if until is None else until) for since, until, _ in slots]
     working = [(job.start_ns, job.end_ns) for job in look.schedule.jobs]
     return length(common(working, without([(0, look.schedule.end_ns)], there)))

@@ -12,6 +12,7 @@ import polars as pl
 from pag_graph.diagnosis.spark.catalogue import CAUSES
 from pag_graph.diagnosis.spark.first_tasks import settled
 from pag_graph.diagnosis.spark.list_schedule import Cores, WorkPlan, list_schedule
+from pag_graph.diagnosis.spark.neighbours import tasks_at_once
 from pag_graph.diagnosis.spark.plan_view import PlanView
 from pag_graph.sources.spark.operators import name_operators, node_metrics, stage_nodes
 from pag_graph.sources.spark.task_rows import widened
@@ -261,6 +262,11 @@ class Look:
     def by_stage(self) -> dict[tuple[int, int], pl.DataFrame]:
         """The tasks of each stage attempt."""
         return self.tasks.partition_by("stage", "stage_attempt", as_dict=True)
+
+    @cached_property
+    def at_once(self) -> NDArray[np.float64]:
+        """Per task the mean number of tasks on its host while it ran, itself included."""
+        return tasks_at_once(self.tasks)
 
     @cached_property
     def between_ns(self) -> dict[tuple[int, int], int]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pag_graph.diagnosis.spark.timers import UNITS
-from pag_graph.sources.spark.operators import node_metrics
+from pag_graph.sources.spark.operators import metrics_once, node_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,9 +108,8 @@ class PlanView:
             if above is not None:
                 made.parent = above
                 above.children.append(made)
-        for execution, node, metric, kind, value in log.node_metrics.select(
-            "execution", "node", "metric", "kind", "driver_value"
-        ).iter_rows():
+        driven = metrics_once(log).select("execution", "node", "metric", "kind", "driver_value")
+        for execution, node, metric, kind, value in driven.iter_rows():
             if value is not None:
                 driver = self._nodes[execution, node].driver
                 driver[metric] = driver.get(metric, 0) + value * UNITS.get(kind, 1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.plan_view import PlanNode, PlanView
     from pag_graph.sources.spark.log_tables import SparkLog
 
-__all__ = ["NotRecorded", "Suspicion", "is_native", "not_recorded", "suspicions"]
+__all__ = ["NotRecorded", "Suspicion", "evicted_blocks", "is_native", "not_recorded", "suspicions"]
 
 _LEAST_ROWS = 100_000
 """Fewer rows are not worth a word."""
@@ -163,6 +163,27 @@ def _cached_once(nodes: list[PlanNode]) -> list[Suspicion]:
         for (scan, *others) in scans.values()
         if not others and (scan.rows or 0) >= _LEAST_ROWS
     ]
+
+
+def evicted_blocks(log: SparkLog) -> Iterator[Suspicion]:
+    """Find caches whose blocks did not stay, where the log has what became of them.
+
+    Parameters
+    ----------
+    log
+        As read.
+
+    Yields
+    ------
+    Suspicion
+        One for each dataset; what a block's next reader takes to compute it again is not in the log.
+    """
+    for rdd, blocks, evicted, times in log.cached.iter_rows():
+        if evicted:
+            text = f"{evicted:,} of {blocks:,} blocks were evicted from the cache ({times:,} times): what needs one"
+            text += " computes it again."
+            advice = "Keep it on disk too (MEMORY_AND_DISK), give executors more memory for storage, or cache less."
+            yield Suspicion("cache_evicted", text, advice, f"dataset {rdd}")
 
 
 def is_native(name: str) -> bool:

@@ -8,20 +8,24 @@ import numpy as np
 import polars as pl
 
 from pag_graph.diagnosis.spark.cores import predict_cores, steady
+from pag_graph.diagnosis.spark.crowding import LEAST, MOST, Crowding
 from pag_graph.diagnosis.spark.driver_time import driver_gaps
 from pag_graph.diagnosis.spark.intervals import length
 from pag_graph.diagnosis.spark.list_schedule import list_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pag_graph.diagnosis.spark.causes import Diagnosis
     from pag_graph.diagnosis.spark.look import Estimate
     from pag_graph.sources.spark.mapping import Mapped
 
-__all__ = ["WhatIf", "WithCores", "what_ifs", "with_other_cores"]
+__all__ = ["Bounds", "WhatIf", "WithCores", "what_ifs", "with_other_cores"]
 
 _MOST_STAGES = 3
+_REPLAY_ERROR = 0.05
+"""What replays may be off by, as a share of the time since the first job, on both sides of an interval; more if that of
+what was recorded is off by more."""
 # On a large log every replay takes seconds.
 _LARGE = 200_000
 # Part of the tasks' time below which garbage collection is not replayed: it would not be shown.
@@ -43,12 +47,29 @@ class WhatIf(NamedTuple):
         return {"change": self.change, "predicted_ns": predicted, **self.saving.facts("saved")}
 
 
+class Bounds(NamedTuple):
+    """An instant that is known as an interval only."""
+
+    low: int
+    high: int
+    reliable: bool = False
+
+    def facts(self, name: str) -> dict[str, int | None]:
+        """Return it as plain values; there is no single number."""
+        return {f"{name}_ns": None, f"{name}_low_ns": self.low, f"{name}_high_ns": self.high}
+
+    def text(self, spelt: Callable[[float], str]) -> str:
+        """Spell it for people."""
+        return f"{spelt(self.low)} to {spelt(self.high)}"
+
+
 class WithCores(NamedTuple):
     """A number of cores."""
 
     cores: int
-    end: Estimate
-    """When the application ends with them, in nanoseconds from its start."""
+    end: Estimate | Bounds
+    """When the application ends with them, in nanoseconds from its start; bounds where nothing tells what tasks that
+    share processors take."""
     recorded: bool
     """Whether these are the cores as they were."""
     kept: bool
@@ -68,13 +89,41 @@ class WithCores(NamedTuple):
         return cores
 
 
-def with_other_cores(mapped: Mapped, diagnosis: Diagnosis, counts: Sequence[int]) -> list[WithCores]:
-    """Predict the end for other numbers of cores, and replay it for the recorded ones; by cores."""
-    always = steady(mapped.schedule)
-    return [
-        WithCores(row.cores, diagnosis.estimate(row.predicted_ns), row.recorded, not row.recorded or always)
-        for row in predict_cores(mapped.schedule, diagnosis.plan, counts)
+def with_other_cores(
+    mapped: Mapped, diagnosis: Diagnosis, counts: Sequence[int], crowding: Crowding | None = None
+) -> list[WithCores]:
+    """Predict the end for other numbers of cores, and replay it for the recorded ones.
+
+    Parameters
+    ----------
+    mapped, diagnosis
+        Of one log.
+    counts
+        Numbers of cores, besides half and twice as many as there were.
+    crowding
+        What is known of tasks that share processors; what the log itself tells, if absent.
+
+    Returns
+    -------
+    list of WithCores
+        By number of cores.
+    """
+    schedule, plan, always = mapped.schedule, diagnosis.plan, steady(mapped.schedule)
+    known = crowding or Crowding(mapped, diagnosis)
+    sides = [
+        {row.cores: row for row in predict_cores(schedule, plan, counts, more=known.more(side)) if not row.recorded}
+        for side in (LEAST, MOST)
     ]
+    first = diagnosis.span_ns - diagnosis.active_ns
+    told = []
+    for row in predict_cores(schedule, plan, counts, more=known.more(LEAST)):
+        end: Estimate | Bounds = diagnosis.estimate(row.predicted_ns)
+        if not row.recorded and not known.tells(row.cores):
+            low, high = (side[row.cores].predicted_ns for side in sides)
+            off = max(int(_REPLAY_ERROR * (low - first)), abs(diagnosis.simulated_ns - diagnosis.span_ns))
+            end = Bounds(max(0, low - off), high + off)
+        told.append(WithCores(row.cores, end, row.recorded, not row.recorded or always))
+    return told
 
 
 def what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list[WhatIf]:

@@ -5,8 +5,6 @@ A load by the driver and a bulk import write the same tables, so they give the s
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,10 +14,11 @@ import polars as pl
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.expressions import LOCAL, WAITING, local_inside
 from pag_graph.model.enums import EpochRole
-from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES, TRACE_WORKERS
+from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_VERTICES, TRACE_WORKERS
 from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
-from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, SNAPSHOT, SPENT, STEP
+from pag_graph.sinks.neo4j.findings import findings_of
+from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, MADE, SNAPSHOT, SPENT, STEP
 from pag_graph.sinks.neo4j.segments import SegmentReader
 from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches, own_commits
 from pag_graph.store.history import commits
@@ -173,22 +172,8 @@ class Reader:
 
     @cached_property
     def findings(self) -> pl.DataFrame:
-        """Rows of `PAG_FINDINGS` with an ``id`` made of what they say, and ``t_ns`` where they name a vertex."""
-        rows = self.run.scan("findings").select(PAG_FINDINGS.names).collect()
-        seen: dict[str, int] = {}
-        ids = []
-        for row in rows.iter_rows():
-            said = hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
-            seen[said] = seen.get(said, 0) + 1
-            # Two that say the same are told apart by their number.
-            ids.append(said if seen[said] == 1 else f"{said}-{seen[said]}")
-        at = self.run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
-        named = rows.with_columns(id=pl.Series(ids, dtype=pl.String))
-        if not rows["vertex"].count():
-            none = pl.lit(None, pl.Int64)
-            return named.with_columns(t_ns=none, at_epoch=none)
-        near = at.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
-        return named.join(near, on="vertex", how="left", maintain_order="left")
+        """What is to be told of the run: rows of `FINDING`, with ``t_ns`` and ``at_epoch`` where they are about one."""
+        return findings_of(self.run)
 
     def extent(self) -> dict[str, Any]:
         """Return what the run is called, where its store lies, and which epochs that has, loaded or not."""
@@ -230,7 +215,7 @@ class Reader:
                 "last_closed_epoch": commit.run["last_closed_epoch"],
                 "events": commit.events,
                 "product_version": commit.run["product_version"],
-                **{name: commit.made.get(name) for name in ("command", "user", "host", "began")},
+                **{name: commit.made.get(name) for name in MADE},
             }
             for commit in own_commits(self.run)
         ]
@@ -341,7 +326,9 @@ class Reader:
         frames = []
         for window, snapshot in zip(windows, snapshots["id"], strict=True):
             islands = self.run.epochs_are_islands
-            there = pl.col("at_epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
+            # An alert is about an epoch, and names no instant.
+            of_epoch = pl.col("at_epoch") == window.epoch
+            there = of_epoch if islands else inside([window], pl.col("t_ns")) | (pl.col("t_ns").is_null() & of_epoch)
             frames.append(self.findings.filter(there).select(snapshot=pl.lit(snapshot), finding="id"))
         return pl.concat(frames)
 

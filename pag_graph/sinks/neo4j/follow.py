@@ -1,14 +1,16 @@
 """Keep a database current while a store is followed: epochs are loaded as they are answered.
 
-Where that takes too long, new epochs get less detail. What there is to do follows from the store and the database
-alone, so a follower can be killed and started again at any time. It holds the lease of the run all the while. Epochs
-that more of the log has changed since are exchanged, as by an export.
+Where that takes too long, new epochs get less detail, and old ones lose it where only the latest are to keep it. What
+there is to do follows from the store and the database alone, so a follower can be killed and started again at any time.
+It holds the lease of the run all the while. Epochs that more of the log has changed since are exchanged, as by an
+export.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,10 +23,12 @@ from pag_graph.engines.following import Until
 from pag_graph.graph.run import Run
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.sinks.neo4j import loader
+from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
-from pag_graph.sinks.neo4j.load_steps import prepare_schema
+from pag_graph.sinks.neo4j.load_steps import describe, prepare_schema
 from pag_graph.sinks.neo4j.model import MODEL
 from pag_graph.sinks.neo4j.query import plain_errors
+from pag_graph.sinks.neo4j.retention import KeepDetail, trim
 from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
 
 if TYPE_CHECKING:
@@ -54,6 +58,8 @@ class FollowOptions:
     """How to load; its detail is the most that new epochs get."""
     until: Until = field(default_factory=Until)
     max_lag_s: float = MAX_LAG_S
+    keep: KeepDetail = field(default_factory=KeepDetail)
+    """How much detail the latest epochs keep; earlier ones have less."""
     look_every_s: float = LOOK_EVERY_S
 
 
@@ -72,6 +78,8 @@ class GraphFollowReport:
     """Of them, how many with which detail."""
     max_lag_s: float
     """The longest time that answered epochs waited."""
+    trimmed: int = 0
+    """How often an epoch lost detail, or all of it."""
 
 
 def follow_store(
@@ -128,6 +136,7 @@ def follow_store(
         epochs=sum(following.by_detail.values()),
         by_detail={str(detail): count for detail, count in following.by_detail.items()},
         max_lag_s=following.max_lag_s,
+        trimmed=following.trimmed,
     )
 
 
@@ -170,6 +179,9 @@ class _Following:
         self._look_at(run)
         self.by_detail: dict[Detail, int] = {}
         self.max_lag_s = 0.0
+        self.trimmed = 0
+        self._told: int | None = None
+        """Version of the store's alerts that the database has; None: nobody knows."""
         self._pace = Pace(options.load.detail, options.max_lag_s)
         self._waiting_since: float | None = None
         self._writer = Writer(driver, lease)
@@ -177,16 +189,23 @@ class _Following:
     def go(self, stop: Event | None) -> Literal["complete", "idle", "stopped"]:
         """Load what there is, again and again."""
         news = time.monotonic()
+        self._trim(exactly=False)
         while stop is None or not stop.is_set():
             left = self._step()
             if left:
+                self._trim(exactly=False)
                 news = time.monotonic()
                 continue
+            self._tell()
             until = self.options.until
+            ending: Literal["complete", "idle"] | None = None
             if until.complete and self._complete:
-                return "complete"
-            if until.idle_s is not None and time.monotonic() - news > until.idle_s:
-                return "idle"
+                ending = "complete"
+            elif until.idle_s is not None and time.monotonic() - news > until.idle_s:
+                ending = "idle"
+            if ending is not None:
+                self._trim(exactly=True)
+                return ending
             if self._newer():
                 news = time.monotonic()
             else:
@@ -194,6 +213,21 @@ class _Following:
                 patiently(lambda: self._writer.write_all([]), self.options.load.patience_s, self._writer)
                 time.sleep(self.options.look_every_s)
         return "stopped"
+
+    def _tell(self) -> None:
+        """Bring the alerts up to date that came without an epoch."""
+        version = self.run.info.versions.get("alerts")
+        if version is None or version == self._told:
+            return
+        reader = Reader(self.run, self.options.load.labels)
+        tell = partial(describe, self._writer, reader, self.options.load.batch_rows)
+        patiently(tell, self.options.load.patience_s, self._writer)
+        self._told = version
+
+    def _trim(self, *, exactly: bool) -> None:
+        """Take detail from epochs that have more than they shall."""
+        if self.options.keep.steps:
+            self.trimmed += len(trim(self.run, self._writer, self.options.keep, self.options.load, exactly=exactly))
 
     def _look_at(self, run: Run) -> None:
         """Take a state of the store, and say whether the log has ended, all of which is built."""
@@ -226,13 +260,29 @@ class _Following:
         return True
 
     def _fresh(self, there: set[int]) -> list[int]:
-        """Return the first answered epochs that are not there: as many as are loaded together."""
-        rows = self.run.epochs.select("epoch", "edges").sort("epoch")
-        if not self._complete:
-            rows = rows.filter(pl.col("epoch") <= self.run.info.run["last_answered_epoch"])
+        """Return the first answered epochs that are to be there and are not: as many as are loaded together."""
+        rows = self._answered()
+        rows = rows.filter(pl.Series([self.options.keep.most(place) is not None for place in self._places(rows)]))
         rows = rows.filter(~pl.col("epoch").is_in(list(there)))
         before = pl.col("edges").cum_sum() - pl.col("edges")
         return rows.filter(before < self.options.load.group_edges)["epoch"].to_list()
+
+    def _answered(self) -> pl.DataFrame:
+        """Return the epochs that are answered, ascending: ``epoch`` and ``edges``."""
+        rows = self.run.epochs.select("epoch", "edges").sort("epoch")
+        if self._complete:
+            return rows
+        return rows.filter(pl.col("epoch") <= self.run.info.run["last_answered_epoch"])
+
+    @staticmethod
+    def _places(rows: pl.DataFrame) -> range:
+        """Return how many later epochs each has."""
+        return range(rows.height - 1, -1, -1)
+
+    def _most(self, epoch: int) -> Detail:
+        """Return the most detail that an epoch keeps, as things are."""
+        later = self._answered().filter(pl.col("epoch") > epoch).height
+        return self.options.keep.most(later) or Detail.SUMMARY
 
     def _load(self, epochs: list[int]) -> None:
         now = time.monotonic()
@@ -241,7 +291,8 @@ class _Following:
         lag_s = now - self._waiting_since
         self.max_lag_s = max(self.max_lag_s, lag_s)
         self._pace.heed(lag_s)
-        detail = self._pace.detail
+        # What is loaded to be removed again at once costs time alone.
+        detail = min(self._pace.detail, self._most(epochs[-1]), key=list(Detail).index)
         mark = {
             "run": self.lease.run,
             "store": str(self.run.info.path.absolute()),

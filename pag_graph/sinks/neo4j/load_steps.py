@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import polars as pl
 
 from pag_graph.cypher import load_query
 from pag_graph.sinks.neo4j.creation import bring
+from pag_graph.sinks.neo4j.findings import ALERT
 from pag_graph.sinks.neo4j.model import (
     CONTAINS_FINDING,
     CONTAINS_STEP,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 SCHEMA_S = 600.0
 """For how long a load waits for constraints and indexes."""
 _LOOK_S = 0.1
+_AT_ONCE = 4
+"""Constraints that are made side by side: each is a wait for the server, and a pass over the nodes of its label."""
 # The index of a constraint has its name before the constraint is there, and goes again if there shall be none.
 _SCHEMA = (
     "SHOW CONSTRAINTS YIELD name RETURN 'CONSTRAINT ' + name AS name",
@@ -81,10 +85,11 @@ def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
     lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in there]
     deadline = time.monotonic() + patience_s
     indexes = [text for text in lacking if _schema_name(text).startswith("INDEX")]
-    for texts in ([text] for text in lacking if text not in indexes):
-        _create(driver, texts, deadline)
-    # Those that one transaction makes are filled by one pass over what is there.
+    # Those that one transaction makes are filled by one pass over what is there, while constraints fill their own.
     _create(driver, indexes, deadline)
+    constraints = [text for text in lacking if text not in indexes]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(lambda text: _create(driver, [text], deadline), constraints))
     if lacking:
         execute(driver, f"CALL db.awaitIndexes({SCHEMA_S:.0f})")
     for text, values in zip(
@@ -148,6 +153,9 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
     ]
     writer.merge_all(tables, batch_rows)
     writer.write(load_query("load/findings_of_run").text, {"run": reader.run_id, "id": findings["id"].to_list()})
+    alerts = findings.filter(pl.col("finding") == ALERT)["id"].to_list()
+    if alerts:
+        writer.write(load_query("load/alerts").text, {"run": reader.run_id, "id": alerts})
 
 
 def begin(writer: Writer, content: Content) -> None:

@@ -71,6 +71,8 @@ TIME_BY_TYPE = tuple(f"{kind}_ns" for kind in LOCAL_TYPES if kind is not Activit
 
 LOG = ("log_file", "log_from_row", "log_rows", "log_from_seq", "log_to_seq")
 """Properties of a `Worker`, lists of the same length: which rows of the trace's files hold which of its events."""
+MADE = ("command", "user", "host", "engine", "began", "seconds")
+"""Properties of a `Job`: who made a commit, how, and for how long; null where nobody wrote it down."""
 LANES = tuple(f"Lane{number}" for number in range(8))
 """Labels for the colours of workers: Neo4j Browser chooses colours by labels alone."""
 WORKER = NodeTable(label="Worker", key=("worker",), columns=(*TRACE_WORKERS.names, *LOG))
@@ -87,7 +89,15 @@ FEEDS = RelationshipTable(
     key=("channel",),
     carries_run=True,
 )
-FINDING = NodeTable(label="Finding", key=("id",), columns=("id", *PAG_FINDINGS.names))
+FINDING = NodeTable(
+    label="Finding",
+    key=("id",),
+    columns=(
+        *("id", *PAG_FINDINGS.names),
+        *("rule", "query", "subject", "first_epoch", "resolved_epoch", "learned", "coverage", "src", "dst", "row"),
+    ),
+)
+"""Findings of a build, and alerts, which have the columns behind `PAG_FINDINGS`."""
 EVENT = NodeTable(label="Event", key=("id",), columns=(*PAG_VERTICES.names, "operator_name"))
 FOUND_BY_EPOCH = (ActivityType.DATA_MESSAGE, ActivityType.WAITING, ActivityType.INPUT_WAIT, ActivityType.IDLE)
 """Activities that questions about whole runs begin with; they are few."""
@@ -251,7 +261,7 @@ PROPERTIES = tuple(
             *(column for relationships in RELATIONSHIPS for column in relationships.columns),
             *("run", "published", "detail", "model", "current"),
             *("name", "tags", "program", "hosts", "started"),
-            *("command", "user", "host", "began"),
+            *MADE,
             *("file_names", "file_bytes", "file_crc32", "last_epoch", "names", "values"),
         )
     )
@@ -313,6 +323,42 @@ def remove_nodes(table: NodeTable) -> str:
     return (
         f"MATCH (node:{table.label} {{run: $run}})\nWHERE {rest}\nWITH node LIMIT $batch_rows\n"
         "DETACH DELETE node\nRETURN count(*) AS removed"
+    )
+
+
+@cache
+def delete_nodes(table: NodeTable) -> str:
+    """Return the query that removes some nodes and what leads to them; parameters are `run` and lists of the key."""
+    return "\n".join(
+        (
+            f"UNWIND range(0, size(${table.key[0]}) - 1) AS i",
+            f"MATCH {_pattern(table, 'node', table.key)}",
+            "DETACH DELETE node",
+        )
+    )
+
+
+@cache
+def delete_relationships(table: RelationshipTable) -> str:
+    """Return the query that removes some relationships; parameters are `run` and lists of both ends and the key."""
+    return f"{_found(table)}\nDELETE relationship"
+
+
+@cache
+def unmark(table: RelationshipTable) -> str:
+    """Return the query that takes the mark `critical` from relationships; parameters as for `delete_relationships`."""
+    return f"{_found(table)}\nREMOVE relationship.critical"
+
+
+def _found(table: RelationshipTable) -> str:
+    key = f" {{{_listed(table.key)}}}" if table.key else ""
+    return "\n".join(
+        (
+            f"UNWIND range(0, size(${table.source_columns[0]}) - 1) AS i",
+            f"MATCH {_pattern(table.source, 'source', table.source_columns)}",
+            f"MATCH {_pattern(table.target, 'target', table.target_columns)}",
+            f"MATCH (source)-[relationship:{table.type}{key}]->(target)",
+        )
     )
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pag_graph.sources.spans.table import (
     CHILD_OF,
@@ -12,6 +16,8 @@ from pag_graph.sources.spans.table import (
     FOLLOWS_FROM,
     INTERNAL,
     KINDS,
+    LATEST_NS,
+    LONGEST_NS,
     NO_DURATION,
     NO_THREAD,
     Process,
@@ -21,12 +27,31 @@ from pag_graph.sources.spans.table import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pag_graph.sources.spans.table import Place, SpanRows
 
 FORMAT = "jaeger"
 TICK_NS = 1_000
 _REFERENCES = {"CHILD_OF": CHILD_OF, "FOLLOWS_FROM": FOLLOWS_FROM}
 _FAILED = 400
+_ABSENT: dict[str, Any] = {
+    "spanID": None,
+    "traceID": None,
+    "operationName": None,
+    "startTime": 0,
+    "duration": None,
+    "processID": None,
+    "references": None,
+    "tags": None,
+}
+_NOT_STATED = -1
+_REFERENCE = ("refType", "traceID", "spanID")
+_reference_fields = itemgetter(*_REFERENCE)
+_fields = itemgetter(*_ABSENT)
+"""What is looked at in every span; what may be absent has the value beside it."""
+_LATEST, _LONGEST = LATEST_NS // TICK_NS, LONGEST_NS // TICK_NS
+"""Whole numbers below these are times and lengths of spans."""
 
 
 def is_record(record: Any) -> bool:
@@ -50,12 +75,78 @@ def read(record: dict[str, Any], rows: SpanRows) -> None:
         Where to add them; entries that are no spans are counted there.
     """
     traces = record["data"] if isinstance(record.get("data"), list) else [record]
-    for trace in traces:
-        places = _places(trace.get("processes"), rows)
+    places = [_places(trace.get("processes"), rows) for trace in traces]
+    if _add_together([trace["spans"] for trace in traces], places, rows):
+        return
+    for trace, here in zip(traces, places, strict=True):
         own = text(trace.get("traceID"))
         for span in trace["spans"]:
-            if not isinstance(span, dict) or not _add(span, own, places, rows):
+            if not isinstance(span, dict) or not _add(span, own, here, rows):
                 rows.drop("span_unreadable")
+
+
+def _add_together(lists: list[list[Any]], places: list[dict[str, Place]], rows: SpanRows) -> bool:
+    """Add the spans of some traces column by column; returns False, and adds none, unless all state what is usual."""
+    spans = list(chain.from_iterable(lists))
+    try:
+        columns = list(zip(*map(_fields, spans), strict=True))
+    except (KeyError, TypeError):
+        return False
+    if not columns:
+        return True
+    number, trace, name, start, duration, process, references, tags = columns
+    if not _are_texts(number, trace, name, process) or "" in number or "" in trace:
+        return False
+    if not _are_times(start, _LATEST) or not _are_times(duration, _LONGEST):
+        return False
+    owners = chain.from_iterable(repeat(here, len(of)) for here, of in zip(places, lists, strict=True))
+    place = [here.get(key) or _place_inside(span, rows) for here, key, span in zip(owners, process, spans, strict=True)]
+    operation = [where.operations.get(what) for where, what in zip(place, name, strict=True)]
+    if None in operation:
+        operation = [rows.operation(where, what) for where, what in zip(place, name, strict=True)]
+    kind, thread, flags = _tags_together(tags, rows)
+    for row, span in enumerate(spans):
+        if "logs" in span and (logs := span["logs"]) and _failed(logs):
+            flags[row] |= ERROR
+    code = [rows.traces.code(one) for one in trace]
+    starts = np.array(start, np.int64) * TICK_NS
+    ends = starts + np.array(duration, np.int64) * TICK_NS
+    stated = _references_together(spans, references, trace, code, rows)
+    processes = [where.process for where in place]
+    rows.add_many((code, number, kind, starts, ends, processes, operation, thread, flags), stated)
+    return True
+
+
+def _are_texts(*columns: Sequence[Any]) -> bool:
+    return all(set(map(type, column)) == {str} for column in columns)
+
+
+def _are_times(column: Sequence[Any], before: int) -> bool:
+    return set(map(type, column)) == {int} and 0 <= min(column) <= max(column) < before
+
+
+def _references_together(
+    spans: list[Any], stated: Sequence[Any], trace: Sequence[str], code: list[int], rows: SpanRows
+) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[str]]:
+    """Return the references of spans: row among them, kind, code of the trace, and id."""
+    owners = [row for row, listed in enumerate(stated) if listed]
+    if len(owners) == len(spans) or not any("parentSpanID" in span for span in spans):
+        try:
+            single = [listed[0] for listed in stated if listed]
+            kinds, traces, others = zip(*map(_reference_fields, single), strict=True)
+            usual = max(map(len, stated)) == 1 and set(map(len, single)) == {len(_REFERENCE)}
+        except (KeyError, TypeError, ValueError):
+            usual = False
+        usual = usual and _are_texts(kinds, others) and "" not in others and _REFERENCES.keys() >= set(kinds)
+        if usual and traces == tuple([trace[row] for row in owners]):
+            return owners, [_REFERENCES[kind] for kind in kinds], [code[row] for row in owners], others
+    each = [
+        (row, *reference)
+        for row, (span, listed, own, own_code) in enumerate(zip(spans, stated, trace, code, strict=True))
+        for reference in (_stated(listed, own, own_code, rows) if listed else _above(span, own_code))
+    ]
+    row, kind, where, other = zip(*each, strict=True) if each else ((), (), (), ())
+    return row, kind, where, other
 
 
 def _places(stated: Any, rows: SpanRows) -> dict[str, Place]:
@@ -73,41 +164,66 @@ def _places(stated: Any, rows: SpanRows) -> dict[str, Place]:
 
 def _add(span: dict[str, Any], own: str, places: dict[str, Place], rows: SpanRows) -> bool:
     """Add one span; returns whether it is one."""
-    get = span.get
-    number, trace, name = get("spanID"), get("traceID"), get("operationName")
-    # What nearly all spans have as text takes no call.
+    try:
+        number, trace, name, start, duration, process, references, tags = _fields(span)
+    except KeyError:
+        number, trace, name, start, duration, process, references, tags = _fields({**_ABSENT, **span})
+    # What nearly all spans have, text as text and times as numbers, takes no call.
     number = number if type(number) is str else text(number)
     trace = trace if type(trace) is str else text(trace)
     name = name if type(name) is str else text(name)
-    start, duration = nanoseconds(get("startTime", 0), TICK_NS), nanoseconds(get("duration"), TICK_NS)
-    times = None if start is None else lasting(start, duration)
+    flags = 0
+    if type(start) is type(duration) is int and 0 <= start < _LATEST and 0 <= duration < _LONGEST:
+        times: tuple[int, int] | None = (start * TICK_NS, (start + duration) * TICK_NS)
+    else:
+        begin, length = nanoseconds(start, TICK_NS), nanoseconds(duration, TICK_NS)
+        times = None if begin is None else lasting(begin, length)
+        if length is None or length < 0:
+            flags = NO_DURATION
     if not number or times is None:
         return False
-    process = get("processID")
     place = places.get(process if type(process) is str else text(process)) or _place_inside(span, rows)
-    kind, thread, flags = _tags(get("tags"), rows)
-    if duration is None or duration < 0:
-        flags |= NO_DURATION
-    if (logs := get("logs")) and _failed(logs):
+    kind, thread, stated = _tags(tags, rows)
+    flags |= stated
+    if (logs := span.get("logs")) and _failed(logs):
         flags |= ERROR
     code = rows.traces.code(trace or own)
     operation = place.operations.get(name)
     if operation is None:
         operation = rows.operation(place, name)
     row = rows.add(code, number, kind, times, place.process, operation, thread, flags)
-    references = get("references")
-    for reference in references if isinstance(references, list) else ():
-        if type(reference) is dict and (other := text(reference.get("spanID"))):
-            if "startTime" in reference:
-                # A whole span, where none is looked for.
-                rows.drop("span_unreadable")
-                continue
-            kind_of = _REFERENCES.get(text(reference.get("refType")), FOLLOWS_FROM)
-            where = text(reference.get("traceID"))
-            rows.refer(row, kind_of, rows.traces.code(where) if where and where != trace else code, other)
-    if not references and (parent := text(get("parentSpanID"))):
-        rows.refer(row, CHILD_OF, code, parent)
+    for kind_of, where, other in _stated(references, trace, code, rows) if references else _above(span, code):
+        rows.refer(row, kind_of, where, other)
     return True
+
+
+def _above(span: dict[str, Any], code: int) -> Sequence[tuple[int, int, str]]:
+    """Return the parent of a span without references, as some exporters write it, as a reference."""
+    parent = text(span.get("parentSpanID"))
+    return [(CHILD_OF, code, parent)] if parent else ()
+
+
+def _stated(references: Any, trace: str, code: int, rows: SpanRows) -> list[tuple[int, int, str]]:
+    """Return the references of a span: kind, code of the trace, and id."""
+    found = []
+    for reference in references if type(references) is list else ():
+        if type(reference) is not dict:
+            continue
+        other, where = reference.get("spanID"), reference.get("traceID")
+        if not (other := other if type(other) is str else text(other)):
+            continue
+        if "startTime" in reference:
+            # A whole span, where none is looked for.
+            rows.drop("span_unreadable")
+            continue
+        stated = reference.get("refType")
+        kind = _REFERENCES.get(stated if type(stated) is str else text(stated), FOLLOWS_FROM)
+        where = where if type(where) is str else text(where)
+        if not where or where == trace:
+            found.append((kind, code, other))
+        else:
+            found.append((kind, rows.traces.code(where), other))
+    return found
 
 
 def _place_inside(span: dict[str, Any], rows: SpanRows) -> Place:
@@ -117,33 +233,48 @@ def _place_inside(span: dict[str, Any], rows: SpanRows) -> Place:
 
 
 @lru_cache(1 << 12)
-def _role(key: str) -> str:
+def _role(key: Any) -> str:
     """Return what a tag is looked at for; empty if it is not."""
-    if key in {"span.kind", "thread.id", "db.system"}:
-        return key
+    if type(key) is not str or key in {"span.kind", "thread.id", "db.system"}:
+        return key if type(key) is str else ""
     return key.lower() if key.lower() in {"error", "http.status_code", "grpc.status"} else ""
+
+
+def _tags_together(listed: Sequence[Any], rows: SpanRows) -> tuple[list[int], list[int], list[int]]:
+    """Return kinds, threads and flags that the tags of spans state."""
+    kinds, threads, flags = [INTERNAL] * len(listed), [NO_THREAD] * len(listed), [0] * len(listed)
+    for row, tags in enumerate(listed):
+        if tags:
+            kinds[row], threads[row], flags[row] = _tags(tags, rows)
+    return kinds, threads, flags
 
 
 def _tags(tags: Any, rows: SpanRows) -> tuple[int, int, int]:
     """Return kind, thread and flags that tags state."""
-    kind, thread, flags = INTERNAL, NO_THREAD, 0
-    kind_stated = False
-    for tag in tags if isinstance(tags, list) else ():
-        key = tag.get("key") if type(tag) is dict else None
-        role = _role(key) if type(key) is str else ""
+    kind, thread, flags = _NOT_STATED, NO_THREAD, 0
+    for tag in tags if type(tags) is list else ():
+        try:
+            role = _role(tag["key"])
+        except (KeyError, TypeError):
+            continue  # no tag
         if not role:
             continue
         value = tag.get("value")
         if role == "span.kind":
-            if not kind_stated:
-                kind, kind_stated = KINDS.get(text(value).lower(), INTERNAL), True
+            if kind == _NOT_STATED:
+                kind = _kind(value if type(value) is str else text(value))
         elif role == "thread.id":
-            thread = rows.threads.code(text(value))
+            thread = rows.threads.code(value if type(value) is str else text(value))
         elif role == "db.system":
             flags |= DATABASE
         elif _says_failed(role, text(tag.get("type")).lower(), value):
             flags |= ERROR
-    return kind, thread, flags
+    return INTERNAL if kind == _NOT_STATED else kind, thread, flags
+
+
+@lru_cache(1 << 8)
+def _kind(value: str) -> int:
+    return KINDS.get(value.lower(), INTERNAL)
 
 
 def _says_failed(key: str, kind: str, value: Any) -> bool:

@@ -144,10 +144,8 @@ def _resolved(table: SpanTable, kept: I64, client_of: dict[int, int]) -> tuple[p
     own = references["trace"] == here.gather(references["row"])
     foreign = int((~own).sum())
     references = references.filter(own)
-    servers = set(client_of)
-    targets = table.spans.select("trace", "id").with_row_index("target")
-    first_halves = np.setdiff1d(kept, np.fromiter(servers, np.int64, len(servers)))
-    known = targets[first_halves]
+    stays[list(client_of)] = False
+    known = table.spans.select("trace", "id").with_row_index("target").filter(pl.Series(stays))
     joined = references.join(known, on=["trace", "id"], how="left", maintain_order="left")
     in_vain = joined.filter(pl.col("target").is_null() & (pl.col("type") != LINK))["row"].unique().to_numpy()
     joined = joined.drop_nulls("target").select("row", "type", "order", "target")

@@ -31,6 +31,8 @@ LONGEST_NS: Final = 1 << 52
 """A span lasts no longer than this (52 days): what is longer has a wrong start or end."""
 NO_THREAD: Final = -1
 _CHUNK = 1 << 15
+_MANY = 1 << 9
+"""So many spans are worth columns of their own."""
 _SPAN: Final[dict[str, Any]] = {
     "trace": pl.Int32,
     "id": pl.String,
@@ -215,6 +217,23 @@ class SpanRows:
         """Add a reference of a span to another one."""
         self._references.append((row, kind, trace, span))
 
+    def add_many(self, spans: Sequence[Sequence[Any] | NDArray[Any]], references: Sequence[Sequence[Any]]) -> None:
+        """Add spans that last no less than no time, as columns, and columns of their references, by row of these."""
+        count = len(spans[0])
+        if count >= _MANY:
+            self._flush()
+            stated = _columns(references, _REFERENCE)
+            part = _columns(spans, _SPAN)
+            self.rows += count
+            self._keep(part, stated.with_columns(stated["row"] + (self.rows - count)))
+            return
+        if len(self._spans) >= _CHUNK:
+            self._flush()
+        self._spans += zip(*(np.asarray(column).tolist() for column in spans), strict=True)
+        row, *stated_ = references
+        self._references += zip([self.rows + own for own in row], *stated_, strict=True)
+        self.rows += count
+
     def add_columns(
         self, spans: Mapping[str, Sequence[Any] | pl.Series | NDArray[Any]], references: pl.DataFrame
     ) -> None:
@@ -327,8 +346,12 @@ def _frame(rows: Sequence[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.Dat
     """Return rows as a frame: column by column takes half the time of row by row."""
     if not rows:
         return pl.DataFrame(schema=schema)
-    columns = zip(schema.items(), zip(*rows, strict=True), strict=True)
-    return pl.DataFrame([pl.Series(name, values, dtype=kind) for (name, kind), values in columns])
+    return _columns(list(zip(*rows, strict=True)), schema)
+
+
+def _columns(columns: Sequence[Any], schema: Mapping[str, Any]) -> pl.DataFrame:
+    named = zip(schema.items(), columns, strict=True)
+    return pl.DataFrame([pl.Series(name, values, dtype=kind) for (name, kind), values in named])
 
 
 def _read_part(

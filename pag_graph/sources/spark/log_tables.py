@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "CACHED",
     "EXECUTIONS",
     "EXECUTORS",
     "JOBS",
@@ -97,6 +98,9 @@ class SparkLog:
     progress: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per batch of a stream that made progress, in the order of the log; times of the state are sums over
     tasks."""
+    cached: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per dataset with blocks in a cache, where the log has what became of them: how many there were, how many
+    of these were evicted, and how many times."""
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Texts that the tasks' columns executor, host and reason number."""
     events: dict[str, int] = field(default_factory=dict)
@@ -214,6 +218,7 @@ PROGRESS: dict[str, Any] = {
     "dropped_rows": _I,
     "watermark_ms": _I,
 }
+CACHED: dict[str, Any] = {"rdd": _I, "blocks": _I, "evicted": _I, "times": _I}
 
 
 def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFrame:

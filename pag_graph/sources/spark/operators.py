@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pag_graph.sources.spark.log_tables import SparkLog
     from pag_graph.sources.spark.schedule import Schedule
 
     I64 = NDArray[np.int64]
 
-__all__ = ["APPLICATION", "Operators", "name_operators", "node_metrics", "stage_nodes"]
+__all__ = ["APPLICATION", "Operators", "metrics_once", "name_operators", "node_metrics", "stage_nodes"]
 
 APPLICATION = 0
 """Operator of what the driver does for no query and no job."""
@@ -55,6 +56,14 @@ class Operators:
         return stage_values(tasks, self.stages).fill_null(APPLICATION).to_numpy()
 
 
+def metrics_once(log: SparkLog) -> pl.DataFrame:
+    """Return the metrics of plan nodes, each accumulator of a query once.
+
+    What is below a reused exchange stands in a plan twice, with the same accumulators: they belong to the first node.
+    """
+    return log.node_metrics.unique(["execution", "accumulator"], keep="first", maintain_order=True)
+
+
 def node_metrics(schedule: Schedule) -> pl.DataFrame:
     """Return the metrics of stages with the plan nodes that they belong to.
 
@@ -72,7 +81,7 @@ def node_metrics(schedule: Schedule) -> pl.DataFrame:
         One row per stage attempt and metric: the columns of both, and `name` of the node.
     """
     log, jobs = schedule.log, schedule.jobs
-    known = log.node_metrics.unique(["execution", "accumulator"], keep="first", maintain_order=True)
+    known = metrics_once(log)
     queries = pl.DataFrame(
         [(stage, attempt, jobs[job].execution) for (stage, attempt), job in schedule.stage_jobs.items()],
         schema={"stage": pl.Int64, "stage_attempt": pl.Int64, "query": pl.Int64},

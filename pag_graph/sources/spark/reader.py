@@ -15,6 +15,7 @@ from pag_graph.builder.engine import silent
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources.spark import log_tables as tables
 from pag_graph.sources.spark.accumulators import Accumulators
+from pag_graph.sources.spark.cached_blocks import CachedBlocks
 from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.event_values import id_of, integer, stage_facts
 from pag_graph.sources.spark.executor_memory import ExecutorMemory
@@ -158,6 +159,7 @@ class Reading:
         self.plans: dict[int, Plan] = {}
         self.accumulators = Accumulators()
         self.memory = ExecutorMemory()
+        self.blocks = CachedBlocks()
         self.progress: list[dict[str, Any]] = []
         self.driver_metrics: dict[int, int] = {}
         self.first_started: int | None = None
@@ -184,6 +186,7 @@ class Reading:
             f"{_SQL}SQLAdaptiveExecutionUpdate": self._execution_plan,
             f"{_SQL}DriverAccumUpdates": self._driver_metrics,
             "SparkListenerStageExecutorMetrics": self._stage_memory,
+            "SparkListenerBlockUpdated": self.blocks.add,
             _PROGRESS: self._progress,
         }
 
@@ -499,6 +502,7 @@ class Reading:
         out.stage_metrics = frame(tables.STAGE_METRICS, self.accumulators.rows())
         out.memory = frame(tables.MEMORY, self.memory.rows())
         out.progress = frame(tables.PROGRESS, self.progress)
+        out.cached = frame(tables.CACHED, self.blocks.rows())
         out.events, out.unknown, out.findings = dict(self.counts), dict(self.unknown), self.findings
         out.read_bytes = self.lines.read_bytes
         # They hold this object, which would be in memory until Python looks for such rings.

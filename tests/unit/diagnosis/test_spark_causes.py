@@ -88,6 +88,31 @@ def test_tasks_that_wait_for_executors_while_some_are_there(tmp_path: Path) -> N
     assert "executor_wait" not in names(diagnosis_of(log, tmp_path))
 
 
+def test_an_executor_that_takes_long_to_begin_is_no_wait_for_executors(tmp_path: Path) -> None:
+    # It registers a moment after the job, and has its first task ten seconds later: there was no lack of executors.
+    log = EventLog(cores=[]).job(0, 1000, [0]).stage(0, 1000, tasks=4).executor("0", 1060).executor("1", 1080)
+    for index in range(4):
+        start = 11_000 + 2000 * (index // 2)
+        log.task(0, index, str(index % 2), start, start + 2000, run=2000)
+    found = diagnosis_of(log.stage_done(0, 15_000).job_done(0, 15_000).end(15_100), tmp_path)
+    assert "executor_wait" not in names(found)
+
+
+def test_what_a_reused_exchange_states_again_counts_once(tmp_path: Path) -> None:
+    metric = {"name": "metadata time", "accumulatorId": 7, "metricType": "timing"}
+    scan = {"nodeName": "Scan parquet", "simpleString": "Scan parquet", "children": [], "metrics": [metric]}
+    reused = {"nodeName": "ReusedExchange", "simpleString": "", "children": [scan], "metrics": []}
+    plan = {"nodeName": "Union", "simpleString": "Union", "children": [scan, reused], "metrics": []}
+    sql = "org.apache.spark.sql.execution.ui.SparkListener"
+    log = EventLog(cores=[1])
+    log.add(f"{sql}SQLExecutionStart", executionId=1, description="", time=ORIGIN_MS + 100, sparkPlanInfo=plan)
+    log.add(f"{sql}DriverAccumUpdates", executionId=1, accumUpdates=[[7, 4000]])
+    log.job(0, 100, [0], spark_sql_execution_id="1").stage(0, 6000, tasks=1)
+    log.task(0, 0, "0", 6000, 9000, run=3000).stage_done(0, 9000).job_done(0, 9000)
+    log.add(f"{sql}SQLExecutionEnd", executionId=1, time=ORIGIN_MS + 9100).end(9200)
+    assert only(diagnosis_of(log, tmp_path), "listing").signal["metadata_ns"] == 4000 * MS
+
+
 # --- How far off replays are ------------------------------------------------------------------------------------------
 
 
@@ -114,7 +139,10 @@ def test_replays_that_are_far_off_give_intervals_everywhere(tmp_path: Path, paus
     assert cause["cause"] == "straggler"
     rows = [row for row in facts["what_if"]["cores"] if not row["recorded"]]
     changes = [row for row in facts["what_if"]["changes"] if "driver" not in row["change"]]
-    values = [cause["saved_ns"], cause["share"], *(row["predicted_ns"] for row in rows)]
+    # Nothing says what tasks on the same processors take from each other: other cores are always an interval.
+    assert all(row["predicted_ns"] is None for row in rows)
+    assert all(row["predicted_high_ns"] - row["predicted_low_ns"] >= 2 * pause * MS for row in rows)
+    values = [cause["saved_ns"], cause["share"]]
     values += [row[name] for row in changes for name in ("saved_ns", "predicted_ns")]
     assert all((value is None) is not reliable for value in values)
     assert cause["saved_high_ns"] - cause["saved_low_ns"] == 2 * pause * MS

@@ -12,9 +12,11 @@ from pag_graph.diagnosis.spark.lines import text_lines
 from pag_graph.diagnosis.spark.page import html_page
 from pag_graph.diagnosis.spark.plan_view import PlanNode
 from pag_graph.diagnosis.spark.suspicions import suspicions
+from pag_graph.sources.spark.codecs import decode
 from pag_graph.sources.spark.convert import map_log
-from pag_graph.sources.spark.logfiles import find_logs
+from pag_graph.sources.spark.logfiles import LogFiles, find_logs
 from pag_graph.sources.spark.reader import read_log
+from tests.support.spark_logs import EventLog
 
 DATA = Path(__file__).parents[2] / "data" / "spark"
 
@@ -90,6 +92,57 @@ def test_what_is_not_recorded_is_said_with_the_setting_that_records_it() -> None
     assert [each.setting for each in diagnosis("healthy.zstd").not_recorded] == [
         "spark.eventLog.logStageExecutorMetrics"
     ]
+
+
+def blocks_of(log: EventLog, states: list[tuple[int, str, str]]) -> EventLog:
+    """Say of blocks (partition and executor) what they are in: memory, disk, or nothing."""
+    for part, executor, kept in states:
+        level = {"Use Disk": kept == "disk", "Use Memory": kept == "memory", "Deserialized": True, "Replication": 1}
+        manager = {"Executor ID": executor, "Host": "h", "Port": 1}
+        info = {"Block Manager ID": manager, "Block ID": f"rdd_4_{part}", "Storage Level": level, "Memory Size": 9}
+        log.add("SparkListenerBlockUpdated", **{"Block Updated Info": {**info, "Disk Size": 0}})
+    return log
+
+
+def one_stage() -> EventLog:
+    log = EventLog(cores=[1]).job(0, 100, [0]).stage(0, 100, tasks=1)
+    return log.task(0, 0, "0", 100, 1000, run=900).stage_done(0, 1000).job_done(0, 1000).end(1100)
+
+
+def evictions(log: EventLog, folder: Path) -> tuple[list[str], set[str | None]]:
+    read = read_log(LogFiles(name="log", files=(log.write(folder / "log"),)))
+    found = diagnose(map_log(read).schedule)
+    told = [each.text for each in found.suspicions if each.suspicion == "cache_evicted"]
+    return told, {each.setting for each in found.not_recorded}
+
+
+def test_what_becomes_of_a_caches_blocks_is_told_once_it_is_recorded(tmp_path: Path) -> None:
+    # Partition 0 goes and comes back, 1 goes to disk, 2 has a copy elsewhere, 3 stays.
+    kept = [*((part, "0", "memory") for part in range(4)), (2, "1", "memory")]
+    gone = [(0, "0", "none"), (0, "0", "memory"), (0, "0", "none"), (1, "0", "disk"), (2, "0", "none")]
+    (text,), _ = evictions(blocks_of(one_stage(), kept + gone), tmp_path)
+    assert text.startswith("1 of 4 blocks were evicted from the cache (2 times)")
+    assert evictions(blocks_of(one_stage(), kept), tmp_path)[0] == []
+    assert evictions(blocks_of(one_stage(), [(9, "0", "none")]), tmp_path)[0] == []
+
+
+def test_each_setting_that_is_named_brings_what_it_records(tmp_path: Path) -> None:
+    plain = evictions(one_stage(), tmp_path)[1]
+    assert plain == {"spark.eventLog.logStageExecutorMetrics"}
+    metrics = {"JVMHeapMemory": 1, "TotalGCTime": 5}
+    more = {"Executor ID": "driver", "Stage ID": 0, "Stage Attempt ID": 0, "Executor Metrics": metrics}
+    assert evictions(one_stage().add("SparkListenerStageExecutorMetrics", **more), tmp_path)[1] == set()
+    # With a cache in a plan block updates are asked for as well, until they are there.
+    assert "spark.eventLog.logBlockUpdates.enabled" in {
+        each.setting for each in diagnosis("plans/cache-recomputed-planted.zstd").not_recorded
+    }
+    rows = b"".join(decode(DATA / "plans" / "cache-recomputed-planted.zstd", stopped=print))
+    with_blocks = blocks_of(EventLog(cores=[1]), [(0, "driver", "memory"), (0, "driver", "none")]).lines[-2:]
+    file = tmp_path / "whole"
+    file.write_bytes(rows + "\n".join(with_blocks).encode())
+    found = diagnose(map_log(read_log(LogFiles(name="whole", files=(file,)))).schedule)
+    assert "cache_evicted" in {each.suspicion for each in found.suspicions}
+    assert "spark.eventLog.logBlockUpdates.enabled" not in {each.setting for each in found.not_recorded}
 
 
 def test_they_stand_beside_the_answer() -> None:

@@ -110,16 +110,25 @@ def test_pages_are_put_into_a_copy_of_the_jar(tmp_path: Path) -> None:
     jars.mkdir()
     (home / "plugins").mkdir(parents=True)
     with zipfile.ZipFile(jars / "neo4j-browser-1.0.jar", "w") as original:
-        original.writestr("browser/index.html", "the page")
+        original.writestr("browser/index.html", "<html><head lang='en'><title>the page</title></head></html>")
+        original.writestr("browser/app.js", "code")
     browser.install(home, jars)
     made = home / "plugins" / "pag-browser.jar"
     with zipfile.ZipFile(made) as copy:
-        assert copy.read("browser/index.html") == b"the page"
+        # Each name once: of two, Java and Python may take different ones.
+        assert len(copy.namelist()) == len(set(copy.namelist()))
+        assert copy.read("browser/app.js") == b"code"
+        page = copy.read("browser/index.html").decode()
         for name, content in browser.pages().items():
             assert copy.read(f"browser/pag/{name}") == content
     before = made.stat().st_mtime_ns
     browser.install(home, jars)
     assert made.stat().st_mtime_ns == before, "nothing changed, so nothing is written"
+    assert page.startswith("<html><head lang='en'><meta http-equiv=\"Content-Security-Policy\"")
+    assert page.endswith("<title>the page</title></head></html>")
+    browser.install(home, jars, "db.example")
+    with zipfile.ZipFile(made) as copy:
+        assert "http://db.example:*" in copy.read("browser/index.html").decode()
     made.write_bytes((jars / "neo4j-browser-1.0.jar").read_bytes())
     browser.install(home, jars)
     with zipfile.ZipFile(made) as copy:

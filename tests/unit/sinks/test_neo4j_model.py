@@ -55,7 +55,19 @@ def test_properties_are_the_tables_columns() -> None:
     assert set(model.WORKER.columns) == {*tables.TRACE_WORKERS.names, *model.LOG}
     assert set(model.OPERATOR.columns) == set(tables.TRACE_OPERATORS.names)
     assert set(model.FEEDS.all_columns) == set(tables.TRACE_CHANNELS.names)
-    assert set(model.FINDING.columns) == {"id", *tables.PAG_FINDINGS.names}
+    of_alerts = {
+        "rule",
+        "query",
+        "subject",
+        "first_epoch",
+        "resolved_epoch",
+        "learned",
+        "coverage",
+        "src",
+        "dst",
+        "row",
+    }
+    assert set(model.FINDING.columns) == {"id", *tables.PAG_FINDINGS.names, *of_alerts}
     assert set(model.STEP.columns) == {"epoch", "snapshot", *tables.CRITICAL_PATH.names}
     begun = load_query("load/begin_epochs").params.keys()
     assert begun - {"run", "highest_epoch", "end_segment"} == set(tables.PAG_EPOCHS.names)

@@ -70,6 +70,13 @@ def test_a_document_says_what_the_store_says(grown: Run) -> None:
     made = commits(grown.info)
     assert len(made) == 2
     assert document["activity"].keys() == {f"pag:job/{commit.id}" for commit in made}
+    for job, row in zip(document["activity"].values(), history(grown), strict=True):
+        assert (job["pag:engine"], job["pag:seconds"]) == (row["engine"], row["seconds"])
+        assert row["engine"] == "local"
+        # What a build took is part of what its process took.
+        assert row["seconds"] > 0
+        lasted = datetime.fromisoformat(row["committed"]) - datetime.fromisoformat(row["began"])
+        assert row["seconds"] <= lasted.total_seconds() + 0.01
     assert [row["prov:informant"] for row in document["wasInformedBy"].values()] == [f"pag:job/{made[0].id}"]
     sums = json.loads((next(iter(_locations(document))) / CHECKSUMS).read_text())
     files = {

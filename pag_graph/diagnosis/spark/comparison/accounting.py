@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pag_graph.diagnosis.spark.comparison.attribution import Attribution, attribute
 from pag_graph.diagnosis.spark.comparison.differences import Difference, differences
+from pag_graph.diagnosis.spark.comparison.followed import Followed, followed
 from pag_graph.diagnosis.spark.comparison.matching import Pair, match_units, root_of, units_of
 from pag_graph.diagnosis.spark.plan_view import PlanView
 
@@ -73,6 +75,10 @@ class Comparison:
     """What is not the same in the two: settings first."""
     matched: tuple[float, float]
     """Share of the work's path, in new and base, that is in units which both have."""
+    attribution: Attribution
+    """What the difference goes back to, as replayed."""
+    followed: list[Followed]
+    """Settings that the base's answer proposes and the new run has, with what came of them."""
 
     @property
     def difference_ns(self) -> int:
@@ -90,6 +96,8 @@ class Comparison:
             "matched_new": round(self.matched[0], 6),
             "matched_base": round(self.matched[1], 6),
             "differences": [row.facts() for row in self.differences],
+            "attribution": self.attribution.facts(),
+            "followed": [row.facts() for row in self.followed],
             "rows": [row.facts() for row in self.rows],
             "only_new": [pair.new.name for pair in self.pairs if pair.new and not pair.base],
             "only_base": [pair.base.name for pair in self.pairs if pair.base and not pair.new],
@@ -129,14 +137,16 @@ def compare(new: SparkAnswer, base: SparkAnswer) -> Comparison:
             )
         )
     rows.sort(key=lambda row: (-abs(row.difference_ns), -row.new_ns, row.unit, row.name, row.activity))
-    shares = [side.matched for side in sides]
+    matched = (sides[0].matched, sides[1].matched)
     return Comparison(
         new=new,
         base=base,
         pairs=pairs,
         rows=rows,
-        differences=differences(new, base),
-        matched=(shares[0], shares[1]),
+        differences=differences(new, base, pairs),
+        matched=matched,
+        attribution=attribute(new, base, pairs, matched),
+        followed=followed(new, base),
     )
 
 

@@ -38,6 +38,8 @@ def comparison_lines(told: Comparison, top: int) -> list[str]:
             lines.append(f"  and {len(told.differences) - top} more")
     else:
         lines.append("Nothing that the logs state is different: settings, version, cores, plans, bytes read.")
+    lines += [f"  followed: {row.text}" for row in told.followed]
+    lines += ["", *_attributed(told)]
     moved = [row for row in told.rows if row.difference_ns]
     where = "Where the paths differ (all rows add up to the difference):" if moved else "The paths are the same."
     lines += ["", where]
@@ -59,6 +61,18 @@ def comparison_lines(told: Comparison, top: int) -> list[str]:
         if names:
             lines.append(f"Only in the {what} one: {', '.join(names[:top])}" + (", ..." if len(names) > top else ""))
     return [printable(line) for line in lines]
+
+
+def _attributed(told: Comparison) -> list[str]:
+    """Say what the difference goes back to."""
+    found = told.attribution
+    if found.refused:
+        return [f"What it goes back to was not replayed: {found.refused}."]
+    parts = [part for part in found.parts if part.ns]
+    if not parts:
+        return ["Replayed, nothing differs."]
+    head = f"What it goes back to (replayed {found.replays} times; parts add up to the difference):"
+    return [head, *(f"  {_signed(part.ns)}  {part.name}: {part.text}" for part in parts)]
 
 
 def _seconds(ns: int) -> str:

@@ -4,27 +4,21 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pag_graph.diagnosis.spans import crisp_policy, jaeger_policy
 from pag_graph.diagnosis.spans.one_trace import OneTrace, each_trace
-from pag_graph.sources.spans import jaeger_json
-from pag_graph.sources.spans.table import SpanRows, SpanTable
 from tests.support.simulated_spans import read_spans
-from tests.support.span_policies import CrispTree, jaeger_path, random_trace
+from tests.support.span_policies import CrispTree, jaeger_path, random_trace, table_of
+
+if TYPE_CHECKING:
+    from pag_graph.sources.spans.table import SpanTable
 
 ORACLES = Path(os.environ.get("PAG_ORACLES", Path(__file__).parents[5] / "shared" / "oracles")) / "jaeger"
 TREES = 10_000 if os.environ.get("PAG_PROVE") == "1" else 200
 oracle = pytest.mark.oracle
-
-
-def table_of(record: dict[str, Any]) -> SpanTable:
-    rows = SpanRows()
-    jaeger_json.read(record, rows)
-    (whole,) = rows.parts("jaeger", jaeger_json.TICK_NS, []).tables
-    return whole()
 
 
 def sections_of(table: SpanTable) -> tuple[list[tuple[str, int, int]], int]:

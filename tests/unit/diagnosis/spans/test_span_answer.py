@@ -21,7 +21,7 @@ from pag_graph.diagnosis.spans.aggregates import (
 from pag_graph.diagnosis.spans.answer import answer
 from pag_graph.diagnosis.spans.sums import summed
 from pag_graph.errors import InvalidParameterError
-from pag_graph.testing.span_traces import Settings, jaeger, simulate
+from pag_graph.testing.span_traces import Settings, jaeger, simulate, zipkin
 from tests.support.simulated_spans import requests_of, span
 
 if TYPE_CHECKING:
@@ -126,3 +126,20 @@ def test_names_from_traces_do_not_reach_the_terminal_as_they_are(tmp_path: Path,
 def test_a_trace_that_is_not_there_is_an_error() -> None:
     with pytest.raises(InvalidParameterError, match="No trace has the id"), answer([SAMPLE], request="f00"):
         pass
+
+
+def test_requests_of_which_none_has_its_root_are_told_and_not_summed(tmp_path: Path, run_pag: RunPag) -> None:
+    file = tmp_path / "spans.json"
+    file.write_bytes(zipkin([span("1", "ff", 0, 9), span("2", "fe", 0, 40), span("3", "2", 10, 20)]))
+    code, text, _ = run_pag("spans", str(file), "--format", "json")
+    found = json.loads(text)
+    assert code == 0
+    assert (found["requests"], found["left_out_requests"], found["operations"], found["call_paths"]) == (0, 2, [], [])
+    (shown,) = found["shown"]
+    assert (shown["role"], shown["operation"], shown["latency_ns"]) == ("rootless", "s.op-2", 40_000)
+    assert sum(part["duration_ns"] for part in shown["path"]) == 40_000
+    assert {row["finding"]: row["observed"] for row in found["findings"]}["parent_missing"] == 2
+    code, text, errors = run_pag("spans", str(file), "--against", str(file))
+    assert code == 0
+    assert "Rootless request: s.op-2, 40.0 us" in text
+    assert "left out: 2 requests without their roots" in errors

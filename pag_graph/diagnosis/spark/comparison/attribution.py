@@ -1,0 +1,289 @@
+"""What the difference of two runs goes back to, by replays: the cluster, the driver, partitions, volume, and rate.
+
+One run's plan of work is replayed with each of five parts taken from the other run or not, 32 replays in all. A part's
+share is its Shapley value (1953, A value for n-person games): what it changes on average over all orders in which the
+parts can be changed. So shares do not depend on an order, and add up to what all five change together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from math import factorial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pag_graph.diagnosis.spark.comparison.stages import match_stages, stages_of, units_of_jobs
+from pag_graph.diagnosis.spark.list_schedule import JobPlan, StagePlan, WorkPlan, list_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.diagnosis.spark.answer import SparkAnswer
+    from pag_graph.diagnosis.spark.comparison.matching import Pair
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["FACTORS", "Attribution", "Part", "attribute", "shapley"]
+
+FACTORS = ("cluster", "driver", "partitioning", "volume", "rate")
+"""Parts of a run that can be taken from another one, in the order of ties."""
+
+_TEXTS = {
+    "cluster": "cores, and when they came and went",
+    "driver": "the driver's time before, between and after jobs and stages",
+    "partitioning": "how many tasks share a stage's work, how evenly, and what each takes to launch and load",
+    "volume": "bytes that stages read and write",
+    "rate": "time that tasks take for as many bytes",
+    "plan": "jobs and stages that only one run has",
+    "residual": "what replays do not explain",
+}
+_LEAST_MATCHED = 0.8
+_UNLIKE = 2
+"""Two stages' bytes tell of their time as long as one's bytes at the other's rate take at most so many times as long as
+either did."""
+
+
+class Part(NamedTuple):
+    """A part of the difference of two runs."""
+
+    name: str
+    """One of `FACTORS`, ``plan`` or ``residual``."""
+    ns: int
+    """New less base, as replayed."""
+
+    @property
+    def text(self) -> str:
+        """What it is about."""
+        return _TEXTS[self.name]
+
+
+class Attribution(NamedTuple):
+    """What a difference goes back to."""
+
+    parts: list[Part]
+    """The five of `FACTORS`, largest first, then ``plan`` and ``residual``; they add up to the difference. Empty where
+    it was refused."""
+    replays: int
+    refused: str = ""
+    """Why there is none."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "by": "replayed",
+            "replays": self.replays,
+            "refused": self.refused or None,
+            "parts": [{**part._asdict(), "text": part.text} for part in self.parts],
+        }
+
+
+def attribute(new: SparkAnswer, base: SparkAnswer, pairs: Sequence[Pair], matched: tuple[float, float]) -> Attribution:
+    """Divide the difference of two runs among what differs in them.
+
+    Parameters
+    ----------
+    new, base
+        Answers for two logs.
+    pairs
+        Their units of work, as `match_units` pairs them.
+    matched
+        Share of the work's path in new and base that is in units which both have.
+
+    Returns
+    -------
+    Attribution
+        Of one log with itself all parts are 0; the other way round they change their sign.
+    """
+    if min(matched) < _LEAST_MATCHED:
+        return Attribution([], 0, f"only {min(matched):.0%} of a path is in units that both have")
+    if not all(side.mapped.schedule.tasks.height and side.diagnosis.cores for side in (new, base)):
+        return Attribution([], 0, "a run has no tasks")
+    # Whose jobs and stages are replayed must not depend on which run is called new.
+    new_kept = _order(new) < _order(base)
+    sides = [_Side(new, pairs, 0), _Side(base, pairs, 1)]
+    kept, other = sides if new_kept else sides[::-1]
+    hybrid = _Hybrid(kept, other)
+    values = {frozenset(chosen): hybrid.end(frozenset(chosen)) for chosen in _subsets(hybrid.differing)}
+    found = dict.fromkeys(FACTORS, 0) | shapley(hybrid.differing, values.__getitem__)
+    found["plan"] = other.answer.diagnosis.simulated_ns - values[frozenset(hybrid.differing)]
+    spans = other.answer.diagnosis.span_ns - kept.answer.diagnosis.span_ns
+    found["residual"] = spans - sum(found.values())
+    sign = -1 if new_kept else 1
+    names = sorted(FACTORS, key=lambda name: (-abs(found[name]), FACTORS.index(name)))
+    return Attribution([Part(name, sign * found[name]) for name in (*names, "plan", "residual")], len(values))
+
+
+def shapley(names: Sequence[str], value: Callable[[frozenset[str]], int]) -> dict[str, int]:
+    """Return the Shapley value of each of some parts, rounded to whole numbers that add up.
+
+    Parameters
+    ----------
+    names
+        The parts, n of them.
+    value
+        What comes of a set of parts that were changed; asked for all 2^n of them.
+
+    Returns
+    -------
+    dict
+        Part to its share of ``value(all) - value(none)``. Changed signs of all values change the signs of all shares.
+
+    Examples
+    --------
+    >>> shapley(["a", "b"], lambda chosen: {0: 0, 1: 10, 2: 30}[len(chosen)])
+    {'a': 15, 'b': 15}
+    """
+    count = len(names)
+    whole = factorial(count)
+    weighted = dict.fromkeys(names, 0)
+    for size in range(count):
+        weight = factorial(size) * factorial(count - size - 1)
+        for chosen in combinations(names, size):
+            before = frozenset(chosen)
+            for name in names:
+                if name not in before:
+                    weighted[name] += weight * (value(before | {name}) - value(before))
+    # Towards zero, and what is left to the parts with the largest remainders: alike for both signs.
+    signs = {name: 1 if ns >= 0 else -1 for name, ns in weighted.items()}
+    shares = {name: signs[name] * (abs(ns) // whole) for name, ns in weighted.items()}
+    left = value(frozenset(names)) - value(frozenset()) - sum(shares.values()) if names else 0
+    step = 1 if left >= 0 else -1
+    for name in sorted(names, key=lambda name: (-step * (weighted[name] - whole * shares[name]), names.index(name))):
+        if not left:
+            break
+        shares[name] += step
+        left -= step
+    return shares
+
+
+def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [chosen for size in range(len(names) + 1) for chosen in combinations(names, size)]
+
+
+def _order(side: SparkAnswer) -> tuple[object, ...]:
+    """Return what tells two runs apart whichever way round they are given."""
+    plan = side.diagnosis.plan
+    return (len(plan.stages), len(plan.durations), side.diagnosis.span_ns, int(plan.durations.sum()), side.log.app_id)
+
+
+class _Side:
+    """A run's plan of work by pair of units."""
+
+    def __init__(self, answer: SparkAnswer, pairs: Sequence[Pair], side: int) -> None:
+        self.answer, self.plan = answer, answer.diagnosis.plan
+        both = {place for place, pair in enumerate(pairs) if pair.new and pair.base}
+        every = units_of_jobs(answer, pairs, side)
+        self.unit_of_job = {job: unit for job, unit in every.items() if unit in both}
+        self.stages = stages_of(answer, self.unit_of_job)
+        table = answer.diagnosis.stages
+        moved = table["read_bytes"] + table["written_bytes"]
+        self.bytes = dict(zip(zip(table["stage"], table["stage_attempt"], strict=True), moved, strict=True))
+        self.run: I64 = answer.mapped.schedule.tasks["run"].cast(int).to_numpy()
+        self.start = next((place for place, job in enumerate(self.plan.jobs) if _begins(job)), None)
+
+    def driver_ns(self) -> dict[int, int]:
+        """Return the driver's time for each pair of units, without that before the first job."""
+        times: dict[int, int] = {}
+        for place, unit in self.unit_of_job.items():
+            job = self.plan.jobs[place]
+            times[unit] = times.get(unit, 0) + job.tail_ns + (0 if place == self.start else job.gap_ns)
+        for stage in self.plan.stages:
+            if stage.job in self.unit_of_job:
+                times[self.unit_of_job[stage.job]] += stage.gap_ns
+        return times
+
+
+def _begins(job: JobPlan) -> bool:
+    return not job.after and job.begun < 0
+
+
+class _Hybrid:
+    """One run's plan of work, with parts of another's."""
+
+    def __init__(self, kept: _Side, other: _Side) -> None:
+        self.kept, self.other = kept, other
+        self.pairs: dict[int, int] = {}
+        for unit, stages in kept.stages.items():
+            self.pairs.update(match_stages(stages, other.stages.get(unit, ())))
+        same = kept.answer.diagnosis.cores == other.answer.diagnosis.cores
+        self.differing = [name for name in FACTORS if name != "cluster" or not same]
+        self.tasks = len(kept.plan.durations)
+        # Tasks of the other run have the numbers after those of this one.
+        more, theirs = self.tasks, other.plan
+        self.follows = kept.plan.follows | {a + more: b + more for a, b in theirs.follows.items()}
+        self.offsets = kept.plan.offsets | {task + more: ns for task, ns in theirs.offsets.items()}
+
+    def end(self, chosen: frozenset[str]) -> int:
+        """Return when the application ends with some parts taken from the other run."""
+        side = self.other if "cluster" in chosen else self.kept
+        plan = self._driver(self.kept.plan, chosen)
+        stages, durations = self._stages(plan.stages, chosen)
+        plan = replace(plan, stages=stages, durations=durations, follows=self.follows, offsets=self.offsets)
+        return list_schedule(plan, side.answer.diagnosis.cores)
+
+    def _driver(self, plan: WorkPlan, chosen: frozenset[str]) -> WorkPlan:
+        """Let the driver take as long for each unit as in the other run."""
+        if "driver" not in chosen:
+            return plan
+        own, others = self.kept.driver_ns(), self.other.driver_ns()
+        jobs, stages = list(plan.jobs), list(plan.stages)
+        unit_of = self.kept.unit_of_job
+        for place, unit in unit_of.items():
+            wanted, had = others.get(unit, 0), own[unit]
+            gap = jobs[place].gap_ns if place == self.kept.start else _scaled(jobs[place].gap_ns, wanted, had)
+            jobs[place] = replace(jobs[place], gap_ns=gap, tail_ns=_scaled(jobs[place].tail_ns, wanted, had))
+        for unit in {unit for unit in others if not own.get(unit)}:
+            first = min((place for place, other in unit_of.items() if other == unit), default=None)
+            if first is not None:
+                jobs[first] = replace(jobs[first], gap_ns=jobs[first].gap_ns + others[unit])
+        for place, stage in enumerate(stages):
+            if stage.job in unit_of:
+                unit = unit_of[stage.job]
+                stages[place] = replace(stage, gap_ns=_scaled(stage.gap_ns, others.get(unit, 0), own[unit]))
+        if self.kept.start is not None and self.other.start is not None:
+            start = self.other.plan.jobs[self.other.start].gap_ns
+            jobs[self.kept.start] = replace(jobs[self.kept.start], gap_ns=start)
+        return replace(plan, jobs=tuple(jobs), stages=tuple(stages), tail_ns=self.other.plan.tail_ns)
+
+    def _stages(self, stages: Sequence[StagePlan], chosen: frozenset[str]) -> tuple[tuple[StagePlan, ...], I64]:
+        """Let stages that both runs have take tasks, volume and rate from where they are chosen from."""
+        durations = np.concatenate([self.kept.plan.durations, self.other.plan.durations])
+        out = list(stages)
+        for place, partner in self.pairs.items():
+            ours, theirs = self.kept.plan.stages[place], self.other.plan.stages[partner]
+            split = (self.other, theirs) if "partitioning" in chosen else (self.kept, ours)
+            work = self._work(ours, theirs, chosen)
+            tasks = np.asarray(split[1].tasks, np.int64)
+            first = self.tasks if split[0] is self.other else 0
+            run, held = split[0].run[tasks], split[0].plan.durations[tasks]
+            durations[first + tasks] = held - run + _spread(run, work)
+            out[place] = replace(out[place], tasks=tuple((first + tasks).tolist()), between_ns=split[1].between_ns)
+        return tuple(out), durations
+
+    def _work(self, ours: StagePlan, theirs: StagePlan, chosen: frozenset[str]) -> int:
+        """Return how long a stage's tasks run together."""
+        runs = [int(side.run[list(of.tasks)].sum()) for side, of in ((self.kept, ours), (self.other, theirs))]
+        moved = [int(side.bytes.get(of.key) or 0) for side, of in ((self.kept, ours), (self.other, theirs))]
+        rate, volume = int("rate" in chosen), int("volume" in chosen)
+        if not all(moved) or max(runs[k] * moved[1 - k] // moved[k] for k in (0, 1)) > _UNLIKE * max(runs):
+            # Bytes that only one run counts, or that do not go with the time, say nothing of the volume.
+            return runs[rate]
+        return _scaled(runs[rate], moved[volume], moved[rate])
+
+
+def _scaled(ns: int, wanted: int, had: int) -> int:
+    return ns if wanted == had or not had else ns * wanted // had
+
+
+def _spread(run: I64, work: int) -> I64:
+    """Divide a stage's work among its tasks as they divided their own."""
+    own = int(run.sum())
+    if own == work:
+        return run
+    if not own:
+        return np.full(len(run), work // max(len(run), 1), np.int64)
+    return np.asarray(run.astype(np.float64) * (work / own), np.int64)

@@ -1,0 +1,84 @@
+"""What is to be told of a run: findings of its build, and alerts of its rules, as rows of one table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.model.enums import AlertEvent
+from pag_graph.model.tables import PAG_FINDINGS
+from pag_graph.sinks.neo4j.model import FINDING
+
+if TYPE_CHECKING:
+    from pag_graph.graph.run import Run
+
+ALERT = "alert"
+"""What the kind of a finding is called that is an alert."""
+_OF_ALERTS: dict[str, Any] = {
+    **dict.fromkeys(("rule", "query", "subject", "row"), pl.String),
+    **dict.fromkeys(("first_epoch", "resolved_epoch", "src", "dst"), pl.Int64),
+    "learned": pl.Boolean,
+    "coverage": pl.Float64,
+}
+
+
+def findings_of(run: Run) -> pl.DataFrame:
+    """Return findings and alerts of a run.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `FINDING`; beside them ``t_ns``, the instant of the vertex that a finding names, and ``at_epoch``, its
+        epoch, or the one with which an alert begins. O(findings + alerts).
+    """
+    built, alerts = _built(run), _alerts(run)
+    columns = [*FINDING.columns, "t_ns", "at_epoch"]
+    nothing = [pl.lit(None, kind).alias(name) for name, kind in _OF_ALERTS.items()]
+    whole = built.with_columns(*nothing, pl.col("observed", "limit").cast(pl.Float64)).select(columns)
+    return whole if alerts is None else pl.concat([whole, alerts.select(columns)], how="vertical_relaxed")
+
+
+def _built(run: Run) -> pl.DataFrame:
+    """Return the findings of the build, each with an ``id`` made of what it says."""
+    rows = run.scan("findings").select(PAG_FINDINGS.names).collect()
+    seen: dict[str, int] = {}
+    ids = []
+    for row in rows.iter_rows():
+        said = hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
+        seen[said] = seen.get(said, 0) + 1
+        # Two that say the same are told apart by their number.
+        ids.append(said if seen[said] == 1 else f"{said}-{seen[said]}")
+    at = run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
+    named = rows.with_columns(id=pl.Series(ids, dtype=pl.String))
+    if not rows["vertex"].count():
+        none = pl.lit(None, pl.Int64)
+        return named.with_columns(t_ns=none, at_epoch=none)
+    near = at.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
+    return named.join(near, on="vertex", how="left", maintain_order="left")
+
+
+def _alerts(run: Run) -> pl.DataFrame | None:
+    """Return the alerts, one row each, whether they are resolved or not; None of a store without rules."""
+    if "alerts" not in run.info.versions:
+        return None
+    events = run.scan("alerts").collect()
+    opened = events.filter(pl.col("event") == str(AlertEvent.OPENED))
+    resolved = events.filter(pl.col("event") == str(AlertEvent.RESOLVED)).select("id", resolved_epoch="epoch")
+    alerts = opened.join(resolved, on="id", how="left", maintain_order="left")
+    none = [pl.lit(None, kind).alias(name) for name, kind in pl.DataFrame(PAG_FINDINGS.empty_table()).schema.items()]
+    known = {"severity", "observed", "limit"}
+    return alerts.with_columns(column for column in none if column.meta.output_name() not in known).with_columns(
+        finding=pl.lit(ALERT),
+        worker=pl.col("subject").str.json_path_match("$.worker").cast(pl.Int32, strict=False),
+        action=pl.when(pl.col("resolved_epoch").is_null()).then(pl.lit("opened")).otherwise(pl.lit("resolved")),
+        t_ns=pl.lit(None, pl.Int64),
+        at_epoch="first_epoch",
+    )

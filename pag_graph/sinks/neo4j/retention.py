@@ -1,0 +1,196 @@
+"""What a database keeps of a run that goes on for ever: much of the latest epochs, less of earlier ones.
+
+An epoch that loses detail says so first (``detail``), and what is to be removed is found from what it had (``trims``),
+which goes with the last transaction; so it is done again, all of it, where somebody was killed in between. Until then
+it shows more than it says, and at no time less.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pag_graph.cypher import load_query
+from pag_graph.errors import InvalidParameterError
+from pag_graph.sinks.neo4j.content import Reader
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.trimming import trimmed
+from pag_graph.sinks.neo4j.writer import execute, patiently
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pag_graph.graph.run import Run
+    from pag_graph.sinks.neo4j.loader import LoadOptions
+    from pag_graph.sinks.neo4j.writer import Writer
+
+_SLACK = 4
+"""A part of what has a detail may have it beside that before any is removed: one such part."""
+
+
+class KeepDetail(NamedTuple):
+    """How much detail the latest epochs have at most; the others have none of it."""
+
+    steps: tuple[tuple[Detail, int | None], ...] = ()
+    """From much to little: a detail, and how many of the latest epochs may have it; None: all. None at all: any."""
+
+    @classmethod
+    def of(cls, text: str) -> KeepDetail:
+        """Read what `pag neo4j follow --keep` takes.
+
+        Parameters
+        ----------
+        text
+            ``all``; or details with numbers of epochs, from much to little, such as ``full:20,waits:2000,summary:all``.
+            Epochs behind the last number are removed.
+
+        Returns
+        -------
+        KeepDetail
+            What it says.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it says nothing of that.
+
+        Examples
+        --------
+        >>> KeepDetail.of("waits:200,summary:all").most(200)
+        <Detail.SUMMARY: 'summary'>
+        """
+        if text == "all":
+            return cls()
+        steps = []
+        for part in text.split(","):
+            name, _, count = part.partition(":")
+            number = count.isascii() and count.isdigit() and int(count) > 0
+            if name not in set(map(str, Detail)) or not (number or count == "all"):
+                message = f"{part!r} does not say how many epochs keep which detail."
+                hint = f"Give a detail ({', '.join(Detail)}) and a number or all: full:20,critical:200,summary:all."
+                raise InvalidParameterError(message, hint)
+            steps.append((Detail(name), int(count) if number else None))
+        order = [(-list(Detail).index(detail), float("inf") if count is None else count) for detail, count in steps]
+        if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(order)):
+            message = f"{text!r} does not go from much detail of few epochs to little detail of many."
+            raise InvalidParameterError(message, "Such as full:20,critical:200,waits:2000,summary:all.")
+        return cls(tuple(steps))
+
+    def most(self, place: int) -> Detail | None:
+        """Return the most detail of an epoch, from how many later ones there are; None where it goes altogether."""
+        if not self.steps:
+            return list(Detail)[-1]
+        return next((detail for detail, count in self.steps if count is None or place < count), None)
+
+    def due(self, details: Mapping[int, Detail], *, exactly: bool) -> dict[int, Detail | None]:
+        """Return the epochs that have more than they shall, and what they shall have.
+
+        Parameters
+        ----------
+        details
+            Per epoch of the database, what it has.
+        exactly
+            Whether also where these are few.
+
+        Returns
+        -------
+        dict
+            Empty where fewer are due than a quarter of those that may have their detail.
+        """
+        latest = sorted(details, reverse=True)
+        shall = {epoch: self.most(place) for place, epoch in enumerate(latest)}
+        due = {epoch: most for epoch, most in shall.items() if most is None or not most.covers(details[epoch])}
+        counts = {count for _, count in self.steps if count is not None}
+        many = any(
+            sum(place >= count for place, epoch in enumerate(latest) if epoch in due) * _SLACK >= count
+            for count in counts
+        )
+        return due if exactly or many else {}
+
+
+def trim(
+    run: Run, writer: Writer, keep: KeepDetail, options: LoadOptions, *, exactly: bool = False
+) -> dict[int, Detail | None]:
+    """Take detail from epochs that have more than they shall, and end what somebody else has begun of that.
+
+    Parameters
+    ----------
+    run
+        As the database holds it. Epochs that its store no longer has stay as they are, and so do later ones that may
+        share something with them.
+    writer
+        Writes it.
+    keep
+        What is to be kept.
+    options
+        How to load.
+    exactly
+        Whether also where little is to go.
+
+    Returns
+    -------
+    dict
+        Per epoch that has less now: what it has; None where it has gone. O(what these and their neighbours show).
+    """
+    reader = Reader(run, options.labels)
+    rows = execute(writer.driver, load_query("load/details").text, {"run": writer.run_id})
+    begun = {row["epoch"]: row for row in rows if row["trims"] is not None}
+    details = {row["epoch"]: Detail(row["detail"]) for row in rows if row["published"] and row["detail"]}
+    done: dict[int, Detail | None] = {
+        epoch: Detail(row["detail"]) if row["published"] else None for epoch, row in begun.items()
+    }
+    if begun:
+        _trim(reader, writer, {epoch: Detail(row["trims"]) for epoch, row in begun.items()}, done, details, options)
+    for part in _portions(run, keep.due(details, exactly=exactly), details, options.group_edges):
+        _trim(reader, writer, {epoch: details[epoch] for epoch in part}, part, details, options)
+        details = {epoch: now for epoch, before in details.items() if (now := part.get(epoch, before)) is not None}
+        done.update(part)
+    return done
+
+
+def _portions(
+    run: Run, due: Mapping[int, Detail | None], details: Mapping[int, Detail], group_edges: int
+) -> Iterator[dict[int, Detail | None]]:
+    """Put epochs together whose content fits into memory, the earliest first."""
+    edges = dict(run.epochs.select("epoch", "edges").iter_rows())
+    stuck = [epoch for epoch, detail in details.items() if epoch not in edges and detail is not Detail.SUMMARY]
+    # What the last of them shows nobody can tell any more.
+    first = max(stuck, default=-1) + (1 if stuck else 0)
+    part: dict[int, Detail | None] = {}
+    room = group_edges
+    for epoch in sorted(due):
+        if epoch not in edges or epoch <= first:
+            continue
+        if part and room < edges[epoch]:
+            yield part
+            part, room = {}, group_edges
+        part[epoch] = due[epoch]
+        room -= edges[epoch]
+    if part:
+        yield part
+
+
+def _trim(
+    reader: Reader,
+    writer: Writer,
+    had: Mapping[int, Detail],
+    shall: Mapping[int, Detail | None],
+    details: Mapping[int, Detail],
+    options: LoadOptions,
+) -> None:
+    epochs: Sequence[int] = sorted(had)
+    values: dict[str, Any] = {
+        "run": writer.run_id,
+        "epoch": epochs,
+        "detail": [None if (most := shall[epoch]) is None else str(most) for epoch in epochs],
+    }
+
+    def remove() -> None:
+        writer.write(load_query("load/trim_begin").text, values)
+        others = {epoch: detail for epoch, detail in details.items() if epoch not in had}
+        gone = trimmed(reader, {epoch: (had[epoch], shall[epoch]) for epoch in epochs}, others)
+        for work in gone.work(writer.run_id, options.batch_rows):
+            writer.write(work.text, work.parameters)
+        writer.write(load_query("load/trim_end").text, values)
+
+    patiently(remove, options.patience_s, writer)
