@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PROVE = os.environ.get("PAG_PROVE") == "1"
 LAST_ROUND = 3
 """Of `first_rounds`, without ``PAG_PROVE=1``."""
+LAST_EPOCHS = {} if PROVE else {"bfs": 11}
+"""Of bundled traces that are not loaded whole: a server takes a minute for all of them."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -61,15 +63,20 @@ def first_rounds(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Build the first rounds of the same trace: what is loaded again and again; all of it with ``PAG_PROVE=1``."""
     if PROVE:
         return skewed
+    return build_first_epochs("skewed", LAST_ROUND, tmp_path_factory.mktemp("first rounds"))
+
+
+def build_first_epochs(name: str, last: int, folder: Path) -> Run:
+    """Build a bundled trace up to an epoch, in a folder; the store is called as the sample is."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    folder = tmp_path_factory.mktemp("first rounds")
-    shutil.copytree(samples.path("skewed"), folder / "trace")
-    for file in sorted((folder / "trace" / "events").glob("*.parquet")):
-        pq.write_table(pq.read_table(file, filters=pc.field("epoch") <= LAST_ROUND), file)
-    api.build(folder / "trace", folder / "store", engine="local")
-    return api.open(folder / "store").run
+    trace = folder / f"{name}.trace"
+    shutil.copytree(samples.path(name), trace)
+    for file in sorted((trace / "events").glob("*.parquet")):
+        pq.write_table(pq.read_table(file, filters=pc.field("epoch") <= last), file)
+    api.build(trace, folder / name, engine="local")
+    return api.open(folder / name).run
 
 
 @pytest.fixture(scope="session")
@@ -149,12 +156,19 @@ def neo4j_driver(neo4j_database: Database) -> neo4j.Driver:
 
 @pytest.fixture(scope="session")
 def bundled_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """Build the bundled traces of programs whose workers are all there from the start; nobody changes their stores."""
+    """Build the bundled traces of programs whose workers are all there from the start; nobody changes their stores.
+
+    Of those in `LAST_EPOCHS`, the first epochs.
+    """
     folder = tmp_path_factory.mktemp("bundled")
-    names = [name for name in samples.names() if name != "elastic"]
-    for name in names:
-        api.build(samples.path(name), folder / name, engine="local")
-    return {name: api.open(folder / name).run for name in names}
+    runs = {}
+    for name in samples.names():
+        if name in LAST_EPOCHS:
+            runs[name] = build_first_epochs(name, LAST_EPOCHS[name], folder)
+        elif name != "elastic":
+            api.build(samples.path(name), folder / name, engine="local")
+            runs[name] = api.open(folder / name).run
+    return runs
 
 
 @pytest.fixture

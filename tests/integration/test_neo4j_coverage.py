@@ -175,7 +175,7 @@ def test_browser_has_nothing_to_warn_of(driver: neo4j.Driver, neo4j_server: Serv
     told = []
     unheard_of = "EXPLAIN MATCH (run:Run)-[:NEVER_HEARD_OF]->() RETURN run"
     with neo4j.GraphDatabase.driver(neo4j_server.bolt_uri, auth=(neo4j_server.user, password)) as talkative:
-        for query in draw_some(queries_for_people(), 40):
+        for query in draw_some(queries_for_people(), 16):
             of_kind = {"boolean": True, "string": "x"}
             values = {
                 name: {"run": "x", "by": "type"}.get(name, of_kind.get(each.kind or "", 1))
