@@ -431,10 +431,10 @@ def write_version(
     checkpoint = None
     if before.version > 0 and before.version % CHECKPOINT_EVERY == 0:
         checkpoint = _write_checkpoint(directory, schema, _whole(directory, before))
-    kept = before.more or bool(before.files.keys() & files.keys())
-    base = Base(version=version)
-    if kept:
+    if kept := before.more or bool(before.files.keys() & files.keys()):
         base = before.base if checkpoint is None else Base(version=before.version, checkpoint=checkpoint)
+    else:
+        base = Base(version=version)
     actions: list[Action] = [
         {
             "commitInfo": {
@@ -442,20 +442,23 @@ def write_version(
                 "operation": "WRITE",
                 "operationParameters": {"mode": "Append" if kept else "Overwrite", "partitionBy": "[]"},
                 "engineInfo": f"pag-graph/{_product()}",
-                _BASE: {"version": base.version, "checkpoint": _said(base.checkpoint)},
+                _BASE: {
+                    "version": base.version,
+                    "checkpoint": base.checkpoint and {"size": base.checkpoint[0], "crc32": base.checkpoint[1]},
+                },
                 **info,
             }
         },
         {"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}},
     ]
     if base.version == version:
-        # Whoever begins to read here has to know what the table is.
+        # A reader that begins here has to know what the table is.
         id_ = before.id or _whole(directory, before).id or str(uuid.uuid4())
         actions += [{"protocol": PROTOCOL}, {"metaData": metadata_action(schema, id_, now)}]
     actions += [
         {"add": add_action(part, now) | {"dataChange": path not in moved and path not in before.files}}
         for path, part in files.items()
-        # Whoever adds the next version looks here for what that replaces.
+        # The next version looks here for what it replaces.
         if path not in before.files or part.provisional
     ]
     actions += [
@@ -470,10 +473,6 @@ def write_version(
 def _whole(directory: Path, state: TableState) -> TableState:
     """Return a state with all its files and the table's name, which a tip need not say."""
     return read_state(directory, state.version) if state.more else state
-
-
-def _said(checkpoint: tuple[int, str] | None) -> Action | None:
-    return None if checkpoint is None else {"size": checkpoint[0], "crc32": checkpoint[1]}
 
 
 def _write_checkpoint(directory: Path, schema: pa.Schema, state: TableState) -> tuple[int, str] | None:

@@ -372,8 +372,8 @@ class _Wider:
         for thread in np.unique(chains.thread):
             chain = np.flatnonzero(chains.thread == thread)
             before = np.searchsorted(chains.begin[chain], completed.vertex, side="left") - 1
-            columns = (chains.epoch[chain], chains.worker[chain], told[chain])
-            epochs, workers, known = (column.tolist() for column in columns)
+            of_chain = (chains.epoch[chain], chains.worker[chain], told[chain])
+            epochs, workers, known = (column.tolist() for column in of_chain)
             for (vertex, epoch, worker, t_ns, own_ns), place in zip(ends, before.tolist(), strict=True):
                 latest = place
                 while latest >= 0 and (
