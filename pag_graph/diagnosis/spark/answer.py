@@ -23,7 +23,8 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
 from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.keep import STORE, is_result_of, new_results, place_of, temporary_results
-from pag_graph.sources.spark.reader import enough_memory, read_log
+from pag_graph.sources.spark.memory_errors import enough_memory
+from pag_graph.sources.spark.reader import read_log
 from pag_graph.sources.spark.settings import settings_of
 from pag_graph.sources.spark.task_updates import read_task_updates
 from pag_graph.sources.spark.texts import private

@@ -20,7 +20,8 @@ from pag_graph.diagnosis.spark.look import Thresholds
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.columns import column
 from pag_graph.sources.spark.convert import map_log
-from pag_graph.sources.spark.reader import enough_memory, read_log
+from pag_graph.sources.spark.memory_errors import enough_memory
+from pag_graph.sources.spark.reader import read_log
 from pag_graph.store.in_place import check_file_place, whole_file
 
 if TYPE_CHECKING:

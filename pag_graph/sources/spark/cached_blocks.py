@@ -13,7 +13,7 @@ _BLOCK = re.compile(r"rdd_(\d{1,9})_(\d{1,9})", re.ASCII)
 class CachedBlocks:
     """Counts blocks of datasets that were kept, and those that went again.
 
-    A dataset that the program gives up (`unpersist`) loses its blocks without an update for each: what went by one was
+    A dataset that the program gives up ("unpersist") loses its blocks without an update for each: what went by one was
     evicted.
     """
 

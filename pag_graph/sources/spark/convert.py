@@ -13,9 +13,10 @@ from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.follow import check_unit, trace_meta
 from pag_graph.sources.spark.logfiles import find_logs, looks_like_log
 from pag_graph.sources.spark.mapping import FORMAT, Mapped, finding_table, map_schedule
+from pag_graph.sources.spark.memory_errors import enough_memory
 from pag_graph.sources.spark.portion_reader import PortionReader
 from pag_graph.sources.spark.portions import Portions
-from pag_graph.sources.spark.reader import enough_memory, read_log
+from pag_graph.sources.spark.reader import read_log
 from pag_graph.sources.spark.schedule import infer_schedule
 from pag_graph.sources.spark.texts import private
 from pag_graph.store.held import scratch_folder

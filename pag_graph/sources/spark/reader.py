@@ -6,7 +6,6 @@ What cannot be read is counted and becomes a `LogFinding`; the rest is read all 
 from __future__ import annotations
 
 import struct
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,6 +20,7 @@ from pag_graph.sources.spark.event_values import id_of, integer, stage_facts
 from pag_graph.sources.spark.executor_memory import ExecutorMemory
 from pag_graph.sources.spark.log_lines import Lines
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
+from pag_graph.sources.spark.memory_errors import enough_memory
 from pag_graph.sources.spark.plans import Plan, plan_mark, plan_nodes
 from pag_graph.sources.spark.reading_findings import event_findings, lost_events
 from pag_graph.sources.spark.settings import known_settings
@@ -41,11 +41,11 @@ from pag_graph.sources.spark.task_rows import (
 from pag_graph.sources.spark.texts import OTHER, Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pag_graph.sources.spark.logfiles import LogFiles
 
-__all__ = ["Reading", "enough_memory", "read_log"]
+__all__ = ["Reading", "read_log"]
 
 _MOST_EXECUTORS = 100_000
 """Each of them is a worker at least, whatever it did."""
@@ -98,23 +98,6 @@ def read_log(
         raise TraceFormatError(message, "Look at the file and who may read it.", {"file": log.name}) from error
     message = f"{log.name} is no event log of Spark: none of its lines is an event."
     raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": log.name})
-
-
-@contextmanager
-def enough_memory(log: LogFiles) -> Iterator[None]:
-    """Say of which log it is, if memory runs out.
-
-    Raises
-    ------
-    TraceFormatError
-        Instead of `MemoryError`.
-    """
-    try:
-        yield
-    except MemoryError as error:
-        message = f"{log.name} needs more memory than there is."
-        hint = "Ask where there is more: it grows with tasks, stages and plans, and takes lines of up to 64 MiB."
-        raise TraceFormatError(message, hint, {"file": log.name}) from error
 
 
 def _read_files(log: LogFiles, reading: Reading, progress: Callable[[str, int, int], None]) -> None:
