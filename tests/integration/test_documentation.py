@@ -65,6 +65,7 @@ PLACES: dict[str, dict[str, str]] = {
     },
     "docs/standing.md": {"run.trace": "trace"},
     "docs/scaling.md": {"w1.pag": "store", "w2.pag": "store of bfs", "w4.pag": "store of triangles"},
+    "docs/spark-cores.md": {"LOG": "log"},
     "docs/spans.md": {
         **dict.fromkeys(("traces.json", "last-week.json", "folder/traces.json"), "spans"),
         "pag_graph/samples/spans/traces.json": "spans",
@@ -113,6 +114,9 @@ NOT_HERE = (
         "needs a program that says when its input is due; test_due_times.py has simulated ones",
     ),
     NotHere("docs/latency.md", "pag load-curve", "likewise"),
+    NotHere("docs/live.md", "pag follow eventlogs/app-1", "ends as its log does; test_follow_event_logs.py has one"),
+    NotHere("docs/live.md", "pag ongoing app.pag", "likewise"),
+    NotHere("docs/live.md", "pag convert eventlogs/app-1", "likewise"),
     NotHere("docs/live.md", "umask", "a command of the shell; test_sent_traces.py makes a token"),
     NotHere("docs/live.md", "pag follow received.trace", "listens until a program sends; test_sent_traces.py has one"),
     NotHere("docs/live.md", "pag replay run.trace --to tcp", "needs who listens; likewise"),
@@ -137,6 +141,7 @@ NOT_HERE = (
     NotHere("docs/scaling.md", "pag build w1.trace", "builds what is not recorded"),
     NotHere("docs/spark-cores.md", "python -m bench", "measures for hours"),
     NotHere("docs/spark-truth.md", "python -m bench", "runs Spark for an hour"),
+    NotHere("docs/spark.md", "pag spark one-core", "needs two logs of a program; test_spark_crowding.py has some"),
     NotHere("docs/spark.md", "pag mcp", "serves until its input ends; test_spark_assistant.py does"),
     NotHere("docs/workbench.md", "pip install", "installs; test_spark_submit.py runs an installed wheel"),
     NotHere("docs/workbench.md", "pag serve", "serves until somebody ends it; test_workbench.py does"),
@@ -253,6 +258,7 @@ class Reader:
             "json": lambda each: json.loads(each.text),
             "toml": lambda each: tomllib.loads(each.text),
             "ini": lambda each: configparser.ConfigParser().read_string(each.text),
+            "cypher": self.cypher,
         }
         if block.language not in does:
             assert block.language in ONLY_SHOWN, f"{block.page}:{block.line}: nobody knows what to do with it"
@@ -265,6 +271,13 @@ class Reader:
     def start_spark(self) -> None:
         assert needs_spark(self.page), f"{self.page} runs where no other test has a session of Spark"
         start_spark()
+
+    def cypher(self, block: Block) -> None:
+        from pag_graph.neo4j_server import server
+
+        self.start_neo4j()
+        with server.driver(server.status()) as driver:
+            driver.execute_query(block.text)
 
     def shell(self, block: Block) -> None:
         for words in commands_of(block):
