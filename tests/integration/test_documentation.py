@@ -108,6 +108,7 @@ NOT_HERE = (
     NotHere("docs/advice.md", "pag advise-evaluate", "needs eight recordings; test_advise_evaluate.py has some"),
     NotHere("docs/advice.md", "pag record", "compiles Rust for minutes; test_record.py runs it"),
     NotHere("docs/advice.md", "python -m bench", "runs programs for minutes"),
+    NotHere("docs/differential.md", "python -m bench", "runs programs for minutes"),
     NotHere(
         "docs/latency.md",
         "pag latency",
