@@ -21,7 +21,6 @@ from pag_graph.runtime.threads import CORES
 from pag_graph.sources.record import build_program, run_program
 
 PAGE = harness.ROOT / "docs" / "differential.md"
-_MARKS = ("<!-- begin differential -->", "<!-- end differential -->")
 _PERIOD_US = 1_000
 _SECONDS = 5.0
 _FEW, _MANY = 1_000, 100_000
@@ -234,9 +233,9 @@ def main() -> None:
     if quick:
         sys.stdout.write("\n".join(lines))
         return
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_MARKS[0])
-    after = rest.partition(_MARKS[1])[2]
-    PAGE.write_text("\n".join([before + _MARKS[0], "", *lines]) + _MARKS[1] + after, encoding="utf-8")
+    PAGE.write_text(
+        harness.with_section(PAGE.read_text(encoding="utf-8"), "differential", "\n".join(lines)), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -35,7 +35,6 @@ PROGRAMS = {
 WORKERS = (1, 2, 4)
 _FEWEST = 2
 """Repetitions, which a deviation takes."""
-_MARKS = ("<!-- begin scaling -->", "<!-- end scaling -->")
 
 
 def study(program: str, repeat: int, most_seconds: float) -> Scaling:
@@ -89,9 +88,9 @@ def main() -> None:
     if quick:
         sys.stdout.write("\n".join(lines))
         return
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_MARKS[0])
-    after = rest.partition(_MARKS[1])[2]
-    PAGE.write_text("\n".join([before + _MARKS[0], "", *lines]) + _MARKS[1] + after, encoding="utf-8")
+    PAGE.write_text(
+        harness.with_section(PAGE.read_text(encoding="utf-8"), "scaling", "\n".join(lines)), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

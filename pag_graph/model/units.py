@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&])")
 
@@ -56,12 +59,11 @@ def nanoseconds(text: str) -> int:
     InvalidParameterError
         If it is none, or no whole number of nanoseconds.
     """
-    found = _TIME.fullmatch(text.strip())
-    value = Decimal(found[1]) * _UNITS[found[2] or "ns"] if found else None
-    if value is None or value != int(value):
+    value = _whole_number(_TIME.fullmatch(text.strip()), _UNITS, "ns")
+    if value is None:
         message = f"{text!r} is no time; write 10ms, 1.5s, 20us, 12h, or a number of nanoseconds."
         raise InvalidParameterError(message)
-    return int(value)
+    return value
 
 
 def size_bytes(text: str) -> int:
@@ -77,12 +79,17 @@ def size_bytes(text: str) -> int:
     >>> size_bytes("1.5KiB"), size_bytes("2MB")
     (1536, 2000000)
     """
-    found = _SIZE.fullmatch(text.strip())
-    value = Decimal(found[1]) * _SIZES[found[2] or "B"] if found else None
-    if value is None or value != int(value):
+    value = _whole_number(_SIZE.fullmatch(text.strip()), _SIZES, "B")
+    if value is None:
         message = f"{text!r} is no size; write 1GiB, 500MB, 64KiB, or a number of bytes."
         raise InvalidParameterError(message)
-    return int(value)
+    return value
+
+
+def _whole_number(found: re.Match[str] | None, units: Mapping[str, int], smallest: str) -> int | None:
+    """Return a number with its unit, `smallest` unless it has one, in that unit; None if it is none, or not whole."""
+    value = Decimal(found[1]) * units[found[2] or smallest] if found else None
+    return None if value is None or value != int(value) else int(value)
 
 
 def printable(name: str) -> str:
