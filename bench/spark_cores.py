@@ -155,8 +155,9 @@ def section(found: Sequence[Prediction]) -> str:
     """Return the generated part of the page."""
     told = summary(found)
     head = (
-        f"{told['predictions']} predictions: median error {told['median']:.1%}, 90 % of them within {told['p90']:.1%},"
-        f" the worst {told['most']:.1%}. Saying that nothing changes has a median error of {told['unchanged']:.0%}."
+        f"{told['predictions']} predictions: the median error is {told['median']:.1%}, 90 % of them are within"
+        f" {told['p90']:.1%}, and the worst is {told['most']:.1%}."
+        f" Predicting that nothing changes has a median error of {told['unchanged']:.0%}."
     )
     names = ("program", "recorded", "predicted", "recorded s", "predicted s", "measured s", "error", "runs", "spread")
     lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
