@@ -82,7 +82,8 @@ def _blocks(children: list[Node], parent: Node, ids: Sequence[str]) -> list[_Blo
 
 
 def _saved_in(block: _Block, parent: Node, saved: dict[int, int | None]) -> int:
-    # By end, and the other way round where ends are equal.
+    # By end, latest first. CRISP takes those that end together as they lie in a set, in the order of their addresses in
+    # memory: what it says of them differs from run to run. Here it is always the order that an ordered set would give.
     ordered = sorted(block.nodes, key=lambda node: node.end)[::-1]
     siblings = Siblings(ordered, parent.duration)
     before = _just_before(ordered)
