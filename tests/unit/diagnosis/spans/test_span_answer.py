@@ -16,6 +16,7 @@ from pag_graph.diagnosis.spans.aggregates import (
     by_latency,
     by_operation,
     difference,
+    percentile,
     slowest,
 )
 from pag_graph.diagnosis.spans.answer import answer
@@ -75,9 +76,19 @@ def test_sums_and_percentiles_are_those_of_numpy(two_sets: tuple[Requests, Reque
         dense[own["request"].to_numpy()] = own["path_ns"].to_numpy()
         calls = made.own[made.operation == codes[row["operation"]]]
         for share in QUANTILES:
-            assert row[f"path_p{share}_ns"] == pytest.approx(np.percentile(dense, share))
-            assert row[f"own_p{share}_ns"] == pytest.approx(np.percentile(calls, share))
-        assert row["path_mean_ns"] == pytest.approx(dense.mean())
+            assert row[f"path_p{share}_ns"] == np.percentile(dense, share)
+            assert row[f"own_p{share}_ns"] == np.percentile(calls, share)
+        assert row["path_mean_ns"] == dense.sum() / len(dense)
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 40])
+def test_percentiles_are_those_of_numpy_to_the_last_bit(zeros: int) -> None:
+    draw = np.random.default_rng(zeros)
+    for size in (1, 2, 3, 7, 100, 1_001):
+        values = np.sort(draw.integers(1, 1 << 50, size))
+        padded = np.concatenate([np.zeros(zeros, np.int64), values])
+        for share in (*QUANTILES, 0, 12.5, 100):
+            assert percentile(values, zeros, share) == np.percentile(padded, share)
 
 
 def test_classes_of_latency_and_call_paths_cover_everything(two_sets: tuple[Requests, Requests]) -> None:

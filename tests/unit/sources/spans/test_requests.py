@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from pag_graph.sources.spans.convert import convert, convertible
 from pag_graph.sources.spans.request_parts import request_rows
 from pag_graph.sources.spans.requests import NEVER, Requests
 from pag_graph.sources.spans.table import CONSUMER
+from pag_graph.store.trace import Trace
 from pag_graph.testing.span_traces import Settings, Simulation, simulate
 from tests.support.simulated_spans import FORMS, path_of, read_spans, requests, requests_of, seen, span
 
@@ -84,6 +85,38 @@ def test_four_forms_in_any_order_and_in_several_files_give_the_same_graph(tmp_pa
         for place in range(3):
             (parts / f"{place}.json").write_bytes(FORMS["zipkin.json"](spans[place::3]))
         assert seen(requests(read_spans([parts]))) == expected
+
+
+def test_four_forms_and_three_files_are_converted_to_the_same_trace(tmp_path: Path) -> None:
+    for seed in range(30 if PROVE else 2):
+        folder = tmp_path / str(seed)
+        spans = simulate(seed, 5, Settings(skew_ns=SECOND)).spans
+        written = {name: written_trace(form(spans), folder / name, name) for name, form in FORMS.items()}
+        (folder / "parts").mkdir()
+        for place in range(3):
+            (folder / "parts" / f"{place}.jsonl").write_bytes(FORMS["otlp.jsonl"](spans[place::3]))
+        convert(folder / "parts", folder / "trace", form="otlp")
+        first, *others = [*written.values(), trace_contents(folder / "trace")]
+        assert first[0][1].num_rows > 0
+        for other in others:
+            assert other == first
+
+
+def written_trace(text: bytes, folder: Path, name: str) -> list[Any]:
+    folder.mkdir(parents=True)
+    (folder / name).write_bytes(text)
+    convert(folder / name, folder / "trace", form=name.partition(".")[0])
+    return trace_contents(folder / "trace")
+
+
+def trace_contents(folder: Path) -> list[Any]:
+    """Return all that a trace says, but for the name of the format."""
+    trace = Trace.open(folder)
+    tables = [trace.events(), trace.operators, trace.workers, trace.channels, trace.findings]
+    requests_table = pl.read_parquet(folder / "requests.parquet").to_arrow()
+    names = ("events", "operators", "workers", "channels", "findings", "requests")
+    facts = (trace.meta.trace_id, trace.meta.workers, trace.meta.dropped)
+    return [*zip(names, [*tables, requests_table], strict=True), facts]
 
 
 def test_clocks_a_second_apart_are_found_and_clocks_that_agree_stay(tmp_path: Path) -> None:
@@ -228,9 +261,13 @@ def test_the_store_has_the_paths_of_the_kernel(tmp_path: Path) -> None:
     report = api.build(tmp_path / "trace", tmp_path / "pag", engine="local")
     pag = api.open(tmp_path / "pag")
     assert "wait_without_ender" not in {row["finding"] for row in report.findings.to_pylist()}
+    # Lanes are tiled: every one has an activity at every instant of the run.
+    local = pag.run.scan("edges").filter(pl.col("read").is_null()).collect()
+    assert local["duration_ns"].sum() == pag.run.scan("workers").collect().height * pag.run.end_ns
     for place, number in enumerate(written.tolist()):
         steps = pl.from_arrow(pag.critical_path(epoch=2 * (place + 1)).steps)
         assert isinstance(steps, pl.DataFrame)
+        assert steps["duration_ns"].sum() == made.latency[number]
         sums: dict[int | None, int] = {}
         for operation, length in steps.select("operator", "duration_ns").iter_rows():
             sums[operation] = sums.get(operation, 0) + length
