@@ -23,8 +23,9 @@ COMPUTE, NETWORK = 7, 20
 
 _GAP_NS, _LATENCY_NS, _WAKE_NS = 900, 3_100, 4_200
 _BASE_NS = 1_712_000_000_000_000_000
+_SYNC_ROWS = 1_000_000
 
-Dialect = Literal["plain", "gzip", "array", "texts", "hex", "base", "old"]
+Dialect = Literal["plain", "gzip", "array", "texts", "hex", "base", "old", "rows", "fronted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,8 @@ class KinetoRun:
         folder
             Made if it is absent.
         dialect
-            How: compressed, as a bare array, ids as texts or hexadecimal, times from a base, categories of 2021.
+            How: compressed, as a bare array, ids as texts or hexadecimal, times from a base, categories of 2021,
+            synchronisations in rows of their own, or with what is said of the rank before the events.
         """
         folder.mkdir(parents=True, exist_ok=True)
         files = []
@@ -383,11 +385,11 @@ def _document(job: Job, rank: int, events: tuple[dict[str, Any], ...], dialect: 
     around: dict[str, Any] = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "made up"}]}
     if dialect == "base":
         around["baseTimeNanoseconds"] = _BASE_NS
-    head = json.dumps(around)[:-1]
-    tail: dict[str, Any] = {"distributedInfo": info, "traceName": f"rank-{rank}.json"}
+    said: dict[str, Any] = {"distributedInfo": info, "traceName": f"rank-{rank}.json"}
     if job.hosts:
-        tail["host_name"] = "node-0"
-    return f'{head}, "traceEvents": {listed}, {json.dumps(tail)[1:]}'
+        said["host_name"] = "node-0"
+    head, tail = (around | said, {"displayTimeUnit": "ms"}) if dialect == "fronted" else (around, said)
+    return f'{json.dumps(head)[:-1]}, "traceEvents": {listed}, {json.dumps(tail)[1:]}'
 
 
 def _text(event: dict[str, Any], base: int, dialect: Dialect) -> str:
@@ -397,7 +399,9 @@ def _text(event: dict[str, Any], base: int, dialect: Dialect) -> str:
     elif dialect == "hex":
         args = {key: hex(value) if type(value) is int and value >= 0 else value for key, value in args.items()}
     cat = _OLD.get(event["cat"], event["cat"]) if dialect == "old" else event["cat"]
-    facts = {"ph": "X", "cat": cat, "name": event["name"], "pid": event["pid"], "tid": event["tid"]}
+    # Kineto shows synchronisations of a stream in a row of their own, whose number is no stream's.
+    shift = _SYNC_ROWS if dialect == "rows" and cat == "cuda_sync" else 0
+    facts = {"ph": "X", "cat": cat, "name": event["name"], "pid": event["pid"], "tid": event["tid"] + shift}
     # Microseconds with all their decimals: no floating point on the way.
     ts, duration = base + event["ts"], event["dur"]
     times = f'"ts": {ts // 1000}.{ts % 1000:03}, "dur": {duration // 1000}.{duration % 1000:03}'

@@ -85,6 +85,10 @@ CHANGES = {
         Plant(cause="slow_link", factor=4),
         {"operator": ("allreduce",), "type": (ActivityType.IO,), "factor": 0.25},
     ),
+    "slow_loader": (
+        Plant(cause="slow_loader", factor=30),
+        {"operator": ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",), "factor": 0.0},
+    ),
 }
 
 

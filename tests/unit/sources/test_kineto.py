@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pag_graph import api
+from pag_graph.diagnosis.torch.answer import answer
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources import detect_format
 from pag_graph.sources.kineto import event_text
@@ -86,9 +87,11 @@ def test_every_window_of_a_job_is_tiled_and_its_path_as_long(tmp_path: Path) -> 
             assert (1 - path.explained) * window.span_ns <= (5_000 if window.start_ns == 0 else 0)
 
 
-def test_clocks_are_found_within_their_uncertainty_and_who_is_late_stays_late(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(200 if PROVE else 2))
+def test_clocks_are_found_within_their_uncertainty_and_who_is_late_stays_late(tmp_path: Path, seed: int) -> None:
     late = Plant(cause="late_rank", rank=1, by_ns=400_000)
-    job = Job(ranks=3, steps=4, layers=4, plants=(late,), offsets_ns=(0, 5_000_000, -5_000_000), hosts=False)
+    offsets = (0, 5_000_000, -5_000_000)
+    job = Job(seed=seed, ranks=3, steps=4, layers=4, plants=(late,), offsets_ns=offsets, hosts=False)
     run = simulate(job)
     found = mapped(run, tmp_path)
     for worker in found.workers.to_pylist():
@@ -98,6 +101,8 @@ def test_clocks_are_found_within_their_uncertainty_and_who_is_late_stays_late(tm
     assert {part.rank for part in last[:: job.layers]} == {1}
     names = found.findings["finding"].to_pylist()
     assert names == ["clock_estimated"] * 2
+    (cause,) = answer(run.write(tmp_path / "again")).causes
+    assert (cause.cause, cause.signal["rank"]) == ("late_rank", 1)
 
 
 def test_without_numbers_collectives_are_joined_by_their_order(tmp_path: Path) -> None:
@@ -131,9 +136,10 @@ def test_a_rank_without_a_trace_is_a_finding(tmp_path: Path) -> None:
     assert found.findings.select(["finding", "observed"]).to_pylist() == [{"finding": "rank_missing", "observed": 3}]
 
 
-@pytest.mark.parametrize("dialect", ["gzip", "texts", "hex", "old"])
-def test_all_dialects_give_one_trace(tmp_path: Path, dialect: Dialect) -> None:
-    run = simulate(Job(steps=2))
+@pytest.mark.parametrize("dialect", ["gzip", "texts", "hex", "old", "rows", "fronted"])
+@pytest.mark.parametrize("seed", range(10 if PROVE else 1))
+def test_all_dialects_give_one_trace(tmp_path: Path, dialect: Dialect, seed: int) -> None:
+    run = simulate(some_job(seed))
     plain, other = (mapped(run, tmp_path / name, name) for name in ("plain", dialect))
     assert [t for _, t in plain.events()] == [t for _, t in other.events()]
     assert plain.operators.rows() == other.operators.rows()
