@@ -31,6 +31,14 @@ _ONE_SIDED: Final = ("broadcast", "reduce", "gather", "scatter")
 """Of these a rank may leave before others come. `allreduce`, `reduce_scatter` and the like begin otherwise."""
 _POINT_TO_POINT: Final = ("send", "recv")
 _LEAST_UNCERTAINTY_NS: Final = 1_000
+_ELEMENT_BYTES: Final = {
+    **dict.fromkeys(("byte", "char", "bool", "int8", "uint8"), 1),
+    **dict.fromkeys(("short", "half", "bfloat16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("int", "float", "float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("long", "double", "complexfloat", "float64", "int64", "uint64"), 8),
+    "complexdouble": 16,
+}
+"""Of types of PyTorch and of NCCL."""
 
 
 class Part(NamedTuple):
@@ -40,6 +48,10 @@ class Part(NamedTuple):
     row: int
     begin: int
     end: int
+    given: int = -1
+    """Bytes that the rank gives; -1 where the trace does not say."""
+    gotten: int = -1
+    """Bytes that it gets."""
 
 
 @dataclass(slots=True)
@@ -91,6 +103,8 @@ class _Kernel(NamedTuple):
     size: int
     step: int
     on_host: bool = False
+    given: int = -1
+    gotten: int = -1
 
 
 def _is_one_sided(name: str) -> bool:
@@ -164,7 +178,10 @@ def _join(
     if len(kernels) < len(some.ranks):
         joins.unjoined.update(kernels.keys())
         return
-    parts = [Part(kernel.rank, kernel.row, kernel.begin, kernel.end) for _, kernel in sorted(kernels.items())]
+    parts = [
+        Part(kernel.rank, kernel.row, kernel.begin, kernel.end, kernel.given, kernel.gotten)
+        for _, kernel in sorted(kernels.items())
+    ]
     joins.collectives.append(Collective(some.name, key, parts, inferred, some.on_host))
 
 
@@ -191,6 +208,8 @@ def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel
             joins.without_group[rank] += 1
             continue
         begin = int(log.t[row])
+        element = _element_bytes(facts.get("dtype"))
+        given, gotten = (number(facts.get(f"{way} msg nelems")) for way in ("In", "Out"))
         kernels.append(
             _Kernel(
                 rank=rank,
@@ -201,11 +220,19 @@ def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel
                 group=str(group),
                 ranks=ranks,
                 seq=number(facts.get("Seq")),
-                size=number(facts.get("In msg nelems")),
+                size=given,
                 step=int(np.searchsorted(starts, begin, side="right")),
+                given=given * element if given >= 0 < element else -1,
+                gotten=gotten * element if gotten >= 0 < element else -1,
             )
         )
     return sorted(kernels, key=lambda kernel: kernel.begin)
+
+
+def _element_bytes(kind: Any) -> int:
+    """Return the bytes of an element of a tensor, by PyTorch's name of its type; 0 where that is unknown."""
+    name = kind.lower() if isinstance(kind, str) else ""
+    return 1 if name.startswith("float8") else _ELEMENT_BYTES.get(name, 0)
 
 
 def _of_threads(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel]:
@@ -339,6 +366,12 @@ class Joined:
         there = self.workers[last.rank, last.row]
         arrived = begin
         if self.collective.everybody_waits:
-            spans.message(COLLECTIVE, worker, begin, there, last.begin, arrived=arrived, inside=True)
-        spans.message(COLLECTIVE, there, last.begin, worker, last.begin, after=True, inside=begin == last.begin)
+            given = self.part.given
+            spans.message(COLLECTIVE, worker, begin, there, last.begin, arrived=arrived, size=given, inside=True)
+        spans.message(
+            *(COLLECTIVE, there, last.begin, worker, last.begin),
+            size=self.part.gotten,
+            after=True,
+            inside=begin == last.begin,
+        )
         spans.span(worker, begin, last.begin, ActivityType.WAITING, number_of, inferred=inferred)

@@ -242,12 +242,15 @@ def _log_findings(log: RankLog) -> pa.Table:
 def _rank_findings(rank: Rank, threads: ThreadFindings, streams: StreamFindings) -> pa.Table:
     log = rank.log
     has_syncs = len(log.rows_of(SYNC)) > 0
+    rest = "a stream rests, and neither launch nor wait explains it; unknown"
+    if streams.unexplained_graphs:
+        rest += f" ({streams.unexplained_graphs:,} before or in CUDA graphs, of which profilers may leave kernels out)"
     counts = [
         ("launch_missing", "no call has the activity's correlation; the gap before it is unknown", streams.unlaunched),
         ("kernel_before_launch", "begins before its call; taken as launched when it begins", streams.before_launch),
         ("correlation_reused", "several calls have it; the nearest one before counts", rank.reused),
         ("sync_before_kernel", "returned before what it waits for had ended; no wait", threads.before_kernel),
-        ("gap_unexplained", "a stream rests, and neither launch nor wait explains it; unknown", streams.unexplained),
+        ("gap_unexplained", rest, streams.unexplained),
         ("activities_overlap", "of one stream or thread; one of both is cut", streams.overlapping + threads.cut),
     ]
     tables = [

@@ -47,6 +47,8 @@ class StreamFindings:
     unexplained: int = 0
     """Gaps that nothing explains, and the time in them."""
     unexplained_ns: int = 0
+    unexplained_graphs: int = 0
+    """Those of them before or in a CUDA graph."""
     overlapping: int = 0
     """Activities that began before the one before them had ended."""
     inferred_gaps: int = 0
@@ -217,3 +219,10 @@ def _write_gap(
         spans.span(worker, free, begin, ActivityType.UNKNOWN)
         found.unexplained += 1
         found.unexplained_ns += begin - free
+        found.unexplained_graphs += _of_graph(rank, activity)
+
+
+def _of_graph(rank: Rank, activity: Activity) -> bool:
+    """Say whether a CUDA graph launched an activity."""
+    log = rank.log
+    return activity.follows_in_graph or (activity.call >= 0 and "GraphLaunch" in log.names[log.name[activity.call]])

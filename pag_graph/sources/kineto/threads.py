@@ -39,6 +39,8 @@ LOADER: Final = re.compile(r"^enumerate\(DataLoader\)#_(Multi|Single)Process")
 """What PyTorch calls getting the next batch."""
 _BACKWARD: Final = re.compile(r"^(autograd::engine::evaluate_function|torch::autograd::)|Backward\d*$")
 """What autograd runs: its engine says so since 2022, before that the names of its functions do."""
+_ENGINE: Final = "run_backward"
+"""In the name of the frame in which Python calls autograd's engine."""
 _LATE_NS: Final = 2_000
 """By so much may a device's clock say that an activity ended after the call that waited for it."""
 
@@ -274,27 +276,50 @@ def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: Inte
     for worker in rank.thread_workers.values():
         if worker != main:
             passes += _passes(rank, inside, np.flatnonzero(top & (inside.worker == worker)), begins)
-    passes.sort()
-    # Two passes at one time say nothing of who was waited for.
-    clean = [
-        one
-        for place, one in enumerate(passes)
-        if (not place or max(end for _, end, _ in passes[:place]) <= one[0])
-        and (place + 1 == len(passes) or one[1] <= passes[place + 1][0])
-    ]
     rested: dict[int, int] = {}
     number = operators.of(classes.PYTHON, "backward pass")
-    for begin, end, worker in clean:
-        spans.span(main, begin, end, ActivityType.WAITING, number, inferred=True)
-        spans.span(worker, begin, end, ActivityType.BUSY, number, inferred=True)
-        spans.message(AUTOGRAD, main, begin, worker, begin)
-        spans.message(AUTOGRAD, worker, end, main, end)
-        before = inside.end[top & (inside.worker == worker) & (inside.end <= begin)]
-        since = max(
-            int(before.max()) if len(before) else rested.get(worker, rank.origin), rested.get(worker, rank.origin)
-        )
-        spans.span(worker, since, begin, ActivityType.WAITING, inferred=True)
-        rested[worker] = end
+    for together, stated in _waited_passes(rank, inside, passes):
+        begin, _, first = min(together)
+        end, last = max((end, worker) for _, end, worker in together)
+        spans.span(main, begin, end, ActivityType.WAITING, number, inferred=not stated)
+        spans.message(AUTOGRAD, main, begin, first, begin)
+        spans.message(AUTOGRAD, last, end, main, end)
+        before = inside.end[top & (inside.worker == first) & (inside.end <= begin)]
+        since = max(int(before.max()) if len(before) else rank.origin, rested.get(first, rank.origin))
+        spans.span(first, since, begin, ActivityType.WAITING, inferred=True)
+        for pass_begin, pass_end, worker in together:
+            spans.span(worker, pass_begin, pass_end, ActivityType.BUSY, number, inferred=True)
+            rested[worker] = pass_end
+
+
+def _waited_passes(
+    rank: Rank, inside: Intervals, passes: list[tuple[int, int, int]]
+) -> list[tuple[list[tuple[int, int, int]], bool]]:
+    """Return the passes that the main thread waited for together, and whether a frame of Python states the wait.
+
+    Passes on several threads at one time say nothing of who was waited for, unless all lie in a call of the engine:
+    that returns when the last one has ended.
+    """
+    log = rank.log
+    engine = np.array([_ENGINE in name for name in log.names], np.bool_)
+    calls = (inside.worker == rank.thread_workers[rank.main]) & (log.kind[inside.row] == PYTHON)
+    places = np.flatnonzero(calls & engine[log.name[inside.row]])
+    begins, ends = inside.begin[places], inside.end[places]
+    framed: dict[int, list[tuple[int, int, int]]] = {}
+    alone = []
+    for one in sorted(passes):
+        frame = int(np.searchsorted(begins, one[0], side="right")) - 1
+        if frame >= 0 and one[1] <= ends[frame]:
+            framed.setdefault(frame, []).append(one)
+        else:
+            alone.append(one)
+    until = -1
+    found = [(together, True) for together in framed.values()]
+    for place, one in enumerate(alone):
+        if until <= one[0] and (place + 1 == len(alone) or one[1] <= alone[place + 1][0]):
+            found.append(([one], False))
+        until = max(until, one[1])
+    return sorted(found)
 
 
 def _passes(rank: Rank, inside: Intervals, places: I64, begins: I64) -> list[tuple[int, int, int]]:

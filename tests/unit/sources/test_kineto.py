@@ -266,6 +266,46 @@ def test_a_launch_that_waits_in_a_queue_arrives_before_it_is_read(tmp_path: Path
     assert [(row["t_ns"], row["arrived_ns"]) for row in reads] == [(15_000, 15_000), (66_000, 25_000)]
 
 
+ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f0000000000>"
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_a_call_of_the_engine_waits_for_all_its_threads_and_else_two_at_once_say_nothing(
+    tmp_path: Path, *, framed: bool
+) -> None:
+    def event(name: str, tid: int, ts: int, dur: int, cat: str = "cpu_op") -> dict[str, Any]:
+        return {"cat": cat, "name": name, "tid": tid, "ts": ts, "dur": dur}
+
+    function = "autograd::engine::evaluate_function: MulBackward0"
+    events = [event("ProfilerStep#1", 1, 0, 120, "user_annotation"), event("aten::mul", 1, 1, 8)]
+    events += [event(function, 2, 20, 40), event(function, 3, 40, 50), event("aten::add", 1, 101, 9)]
+    events += [event(ENGINE, 1, 10, 90, "python_function")] if framed else []
+    ((_, table),) = trace_of(tmp_path, events).events()
+    waits = [
+        (row["t_ns"], row["inferred"])
+        for row in table.to_pylist()
+        if row["worker"] == 0 and row["kind"] == "start" and row["activity"] == "waiting"
+    ]
+    assert waits == ([(20_000, False)] if framed else [])
+    ends = [row["t_ns"] for row in table.to_pylist() if row["worker"] == 0 and row["kind"] == "receive"]
+    assert ends == ([90_000] if framed else [])
+
+
+def test_messages_of_collectives_carry_the_bytes_of_their_tensors(tmp_path: Path) -> None:
+    (first, _) = files = simulate(Job(ranks=2, steps=1, layers=1)).write(tmp_path)
+    for file in files:
+        more = '"Out msg nelems": 3000, "dtype": "BFloat16", "In msg nelems"'
+        file.write_text(file.read_text().replace('"In msg nelems"', more))
+    assert '"In msg nelems": 1000' in first.read_text()
+    rows = [row for _, table in map_files(files).events() for row in table.to_pylist() if row["channel"] == 4]
+    assert sorted((row["kind"], row["bytes"]) for row in rows) == [
+        ("receive", 2_000),
+        ("receive", 6_000),
+        ("send", 2_000),
+        ("send", 6_000),
+    ]
+
+
 def test_other_chrome_traces_have_slices_without_waits(tmp_path: Path) -> None:
     found = trace_of(tmp_path, [{"name": "a", "ts": 0, "dur": 4}, {"name": "b", "ts": 1, "dur": 2}])
     ((_, table),) = found.events()
