@@ -255,12 +255,12 @@ def section(result: Mapping[str, Any]) -> str:
     found, facts = summary(cuts), result["machine"]
     first = ", before all other processes" if result["first_in_line"] else ""
     head = (
-        f"{found['cuts']} cuts of {found['shapes']} shapes: {found['inside']} lie between the least and the most,"
-        f" widened by `spread`; median error {found['median_error']:.1%}, the worst {found['worst_error']:.1%}."
-        f" The first-ranked cut is within 5 % of the best of {found['first_within_5_percent']} shapes, the worst"
-        f" {found['worst_first']:.1%} slower. Inserts that made it slower: {found['inserted_but_slower']}."
-        f" Each is {result['repeat']} recordings and as many runs of every cut, in turn{first},"
-        f" on {facts['cores']} cores"
+        f"Of {found['cuts']} cuts of {found['shapes']} shapes, {found['inside']} lie between the least and the most,"
+        f" widened by `spread`. The median error is {found['median_error']:.1%}, the worst"
+        f" {found['worst_error']:.1%}. In {found['first_within_5_percent']} shapes the cut that is ranked first is"
+        f" within 5 % of the best cut; in the worst case it is {found['worst_first']:.1%} slower. Cuts with the verdict"
+        f" `insert` that made the program slower: {found['inserted_but_slower']}. Each shape has"
+        f" {result['repeat']} recordings and as many runs of every cut, in turn{first}, on {facts['cores']} cores"
         f" ({facts['processor']}), load average {facts['load_average']} to {facts['load_average_after']},"
         f" commit {result['commit']}, {result['begun']}."
     )

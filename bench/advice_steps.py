@@ -132,7 +132,7 @@ def section(result: Mapping[str, Any]) -> str:
     runs = f"{result['repeat']} runs on each side{first}, {result['first_ns'] / 1e9:.2f} s on one worker"
     load = f"load average {facts['load_average']} to {facts['load_average_after']}"
     head = (
-        f"{_OPERATORS} operators of {result['cost_ns'] / 1e6:g} ms for a record, which sleep;"
+        f"{_OPERATORS} operators that sleep {result['cost_ns'] / 1e6:g} ms for each record;"
         f" {result['records']} records an epoch, one in a message; {runs}; {facts['cores']} cores"
         f" ({facts['processor']}), {load}, commit {result['commit']}, {result['begun']}."
     )
