@@ -279,9 +279,10 @@ def section(result: Mapping[str, Any]) -> str:
     repeats, begun = (_range(piece[name] for piece in pieces) for name in ("repeat", "begun"))
     commits = ", ".join(sorted({str(piece["commit"]) for piece in pieces}))
     head = (
-        f"{found['pairs']:.0f} pairs: median error {found['median']:.1%}, 95 % of them within {found['p95']:.1%}, the"
-        f" worst {found['most']:.1%}; {found['beyond_spread']:.0f} are off by more than `spread`. Each is {repeats}"
-        f" recordings and as many runs with the change, in turn{first}, on {facts['cores']} cores"
+        f"{found['pairs']:.0f} pairs: the median error is {found['median']:.1%}, 95 % of them are within"
+        f" {found['p95']:.1%}, and the worst is {found['most']:.1%}. {found['beyond_spread']:.0f} are off by more than"
+        f" `spread`. Each pair has {repeats} recordings and as many runs with the change, in turn{first},"
+        f" on {facts['cores']} cores"
         f" ({facts['processor']}), load average {_range(loads)}, commits {commits}, {begun}."
     )
     names = (
@@ -298,8 +299,11 @@ def section(result: Mapping[str, Any]) -> str:
     table = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     counted = [*table, *(line(pair) for pair in pairs if not pair.extra)]
     extra = [*table, *(line(pair) for pair in pairs if pair.extra)]
-    parts = [head, "\n".join(counted), "More workers than cores, not counted:", "\n".join(extra)]
+    parts = [head, "\n".join(counted), _EXTRA, "\n".join(extra)]
     return "\n\n".join(parts)
+
+
+_EXTRA = "These pairs have more workers than cores, and are not counted above:"
 
 
 def _range(values: Iterable[Any]) -> str:

@@ -59,6 +59,7 @@ PLACES: dict[str, dict[str, str]] = {
     "docs/live.md": {"run.trace": "trace"},
     "docs/motifs.md": {"run.pag": "store"},
     "docs/neo4j.md": {"run.pag": "store"},
+    "docs/predictions.md": {"run.pag": "store"},
     "docs/rescaling.md": {
         **{f"{kind}{number}.pag": "store" for kind in ("base", "fork") for number in (1, 2, 3, 4)},
         "pag_graph/samples/elastic": "trace of elastic",
