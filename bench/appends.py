@@ -128,8 +128,9 @@ BENCH = Bench(
     name="appends",
     title="A log that grows",
     about=(
-        "The recorded trace of `build` (`bench/multiply.py`, seed 1) in files for each portion of its time, which are"
-        " appended one after the other by one process, and built at once. Times are of the processor."
+        "The recorded trace of `build` (`bench/multiply.py`, seed 1) is written as files for each portion of its"
+        " time. One process appends these one after the other; for comparison, the same trace is built at once."
+        " Times are processor time."
     ),
     run=run,
 )

@@ -138,11 +138,11 @@ BENCH = Bench(
     name="build",
     title="Building the graph",
     about=(
-        "From the Parquet files of a trace to the graph: in memory and dropped slice by slice (what SnailTrail 2's"
-        " `inspect` does), or into a store that is committed. `recorded` is the adapter's `triangles`"
-        " (2.1 M events, 1,500 rounds, 2 workers, seed 1), `tri-l` is SnailTrail 2's own trace (Timely 0.10,"
-        " 2.1 M events, 1,500 epochs, 2 workers). Clocks are aligned by messages where the trace asks for it (`tri-l`"
-        " under `timely`). Compilation is not counted."
+        "A build goes from the Parquet files of a trace to the graph. Either the graph is made in memory and"
+        " dropped slice by slice (which is what SnailTrail 2's `inspect` does), or it is committed to a store."
+        " `recorded` is the adapter's `triangles` (2.1 M events, 1,500 rounds, 2 workers, seed 1). `tri-l` is"
+        " SnailTrail 2's own trace (Timely 0.10, 2.1 M events, 1,500 epochs, 2 workers). Clocks are aligned by"
+        " messages if the trace asks for it (`tri-l` under `timely`). Compilation is not counted."
     ),
     run=run,
 )

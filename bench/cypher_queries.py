@@ -71,10 +71,10 @@ BENCH = Bench(
     name="cypher_queries",
     title="Root-cause queries in Neo4j",
     about=(
-        "The ten queries of `cypher/root_cause` on all epochs of a run with the detail `full`, asked of the embedded "
-        "server by its driver, warm, in the slowest round; `touched` is what the server counts as accesses. The run is "
-        "the bundled `bfs`, or that of the store which `PAG_BENCH_STORE` names; `PAG_BENCH_NEO4J_HOME` names a home "
-        "that holds it already."
+        "The ten queries of `cypher/root_cause` look at the slowest round of a run whose epochs are all loaded"
+        " with the detail `full`. The embedded server is asked by its driver, after a warm-up. `touched` is what"
+        " the server counts as accesses. The run is the bundled `bfs`, or the one of the store that"
+        " `PAG_BENCH_STORE` names; `PAG_BENCH_NEO4J_HOME` names a home that already holds it."
     ),
     run=run,
     needs=needs,

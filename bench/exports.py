@@ -68,8 +68,9 @@ BENCH = Bench(
     name="exports",
     title="Exports",
     about=(
-        "A whole run, for other programs: the store of a Spark log of 60 MiB made from a real one (`spark-log` says "
-        "how), with all columns of edges and vertices and, but for networkx, the critical path of every epoch."
+        "A whole run is written for other programs: the store of a Spark log of 60 MiB that was made from a real"
+        " one (`spark-log` says how). The files have all columns of edges and vertices and, except for networkx,"
+        " the critical path of every epoch."
     ),
     run=run,
     needs=lambda: "" if real_log() else "a real event log in tests/data/spark",

@@ -118,11 +118,12 @@ BENCH = Bench(
     name="large",
     title="Building the graph of many events",
     about=(
-        "The recorded trace of `build` many times over (`bench/multiply.py`, seed 1), or once, and one of half as many"
-        " rounds once, written anew in files like those of the large ones; by the rules `timely`, cut in"
-        " slices of about 1 M events. Every slice is read once, on Spark by tasks that do a stretch of slices each. The"
-        " memory of a build on Spark is that of the driver's Python. Costs of an event with sizes in turn are those of"
-        " a process that keeps its memory, as that of `pag build` does; all else gives it back after every build."
+        "The recorded trace of `build` many times over (`bench/multiply.py`, seed 1). The small sizes are that"
+        " trace once, and a trace of half as many rounds once, written again in files like those of the large"
+        " ones. The rules are `timely`, and slices have about 1 M events. Every slice is read once; on Spark, a"
+        " task does a stretch of slices. The memory of a build on Spark is that of the driver's Python. The costs"
+        " per event with `sizes in turn` come from a process that keeps its memory, as `pag build` does; in all"
+        " other rows, memory is given back after every build."
     ),
     run=run,
 )

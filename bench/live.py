@@ -215,14 +215,14 @@ def _spark_floor(session: Session) -> None:
 BENCH = Bench(
     name="live",
     title="Answers while a program runs",
-    about="""
-`pag follow` in a process of its own, beside `pag replay`, an open loop: an event is due when it happened, divided
-by the speed, and latency counts from the file's time (over TCP: from when it was sent). Recorded `triangles`, 2
-workers, 1,400 events per epoch, repeated for a minute per rate; a row is valid if no more than one of a hundred
-events came 50 ms late. Aims at 1 M events/s with three queries (`critical-path`, `metrics`, `invariants`): p99
-below 1 s. SnailTrail 2 (thesis, sections 4.2.3 and 4.4.4; one worker, other hardware) answered 90 % of its epochs
-of a million events within 0.4 to 2 s, and an epoch of its source took 0.08 s instead of 0.02 s where the socket
-blocked.
-""",
+    about=(
+        "`pag follow` runs in a process of its own, beside `pag replay`, which is an open loop: an event is due"
+        " when it happened, divided by the speed. Latency counts from the file's time (over TCP: from when it was"
+        " sent). The trace is recorded `triangles`, 2 workers, 1,400 events per epoch, repeated for a minute per"
+        " rate. A row is valid if no more than one of a hundred events came 50 ms late. The aims, at 1 M events/s"
+        " with three queries (`critical-path`, `metrics`, `invariants`): p99 below 1 s. SnailTrail 2 (thesis,"
+        " sections 4.2.3 and 4.4.4; one worker, other hardware) answered 90 % of its epochs of a million events"
+        " within 0.4 to 2 s, and an epoch of its source took 0.08 s instead of 0.02 s while the socket blocked."
+    ),
     run=run,
 )

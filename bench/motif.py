@@ -199,10 +199,11 @@ BENCH = Bench(
     name="motif",
     title="Motifs",
     about=(
-        "Chains of two and three edges in a random graph of 1,000,000 edges and 900,000 vertices, planned and run as "
-        "motifs, beside joins that are written by hand for just that question. Both give the same rows and the same "
-        "structs: the ids of the vertices and one column of each edge, or all columns of all elements, which takes a "
-        "join with the vertices for each named vertex. Planning is part of the time; reading the tables is not."
+        "Chains of two and three edges in a random graph of 1,000,000 edges and 900,000 vertices are planned and"
+        " run as motifs. They are compared with joins that were written by hand for just this question. Both give"
+        " the same rows and the same structs: either the ids of the vertices and one column of each edge, or all"
+        " columns of all elements, which takes a join with the vertices for each named vertex. Planning is part of"
+        " the time; reading the tables is not."
     ),
     run=run,
     needs=lambda: "" if importlib.util.find_spec("pyspark") else "PySpark",

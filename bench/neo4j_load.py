@@ -265,10 +265,11 @@ BENCH = Bench(
     name="neo4j_load",
     title="Loading into Neo4j",
     about=(
-        "Events of some epochs and the activities between them, written to the embedded server in several ways, in turn"
-        " with the plainest one; relationships a second count the time for the events as well; the processor of the"
-        " server is the limit. Then how much each detail holds of the whole run, and the bulk import of all of it. The"
-        " run is the bundled `bfs`, or that of the store which `PAG_BENCH_STORE` names."
+        "The events of some epochs, and the activities between them, are written to the embedded server in"
+        " several ways, in turn with the simplest way. Relationships per second include the time for the events."
+        " The processor of the server is the limit. Below that, the section gives how much each detail holds of"
+        " the whole run, and the bulk import of all of it. The run is the bundled `bfs`, or the one of the store"
+        " that `PAG_BENCH_STORE` names."
     ),
     run=run,
     needs=needs,

@@ -243,12 +243,13 @@ BENCH = Bench(
     name="neo4j_questions",
     title="Nineteen questions in Neo4j",
     about=(
-        "What analysts ask first, each answered by one query of the library (the note) on all epochs of a run with the"
-        " detail `full`, with a second run beside it; asked of the embedded server by its driver, warm. `touched` is"
-        " what the server counts as accesses. `python` says whether the answer was compared with that of the Python API"
-        " right before; the others are compared by tests with what they compute from the store"
-        " (`tests/integration/test_neo4j_library.py`, `test_neo4j_queries.py`). The run is the bundled `bfs`, or that"
-        " of the store which `PAG_BENCH_STORE` names; `PAG_BENCH_NEO4J_HOME` names a home that holds it already."
+        "Each row is a question that analysts ask first, answered by one query of the library (the note), on all"
+        " epochs of a run with the detail `full` and with a second run beside it. The embedded server is asked by"
+        " its driver, after a warm-up. `touched` is what the server counts as accesses. `python` says whether the"
+        " answer was compared with that of the Python API right before. Tests compare the other answers with what"
+        " they compute from the store (`tests/integration/test_neo4j_library.py`, `test_neo4j_queries.py`). The"
+        " run is the bundled `bfs`, or the one of the store that `PAG_BENCH_STORE` names; `PAG_BENCH_NEO4J_HOME`"
+        " names a home that already holds it."
     ),
     run=run,
     needs=needs,

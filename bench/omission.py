@@ -53,9 +53,10 @@ BENCH = Bench(
     name="omission",
     title="Coordinated omission",
     about=(
-        f"The adapter's `adjustable` on one worker, {_INPUTS:,} inputs; it is held up once for {_STALLED_MS} ms. Due by"
-        " the clock (open loop), or given when the one before is done (closed loop); latency from when input was due"
-        " ([latency.md](latency.md)). In turn; the times are those of the slowest input of each run."
+        f"The adapter's `adjustable` runs on one worker with {_INPUTS:,} inputs, and is held up once for"
+        f" {_STALLED_MS} ms. In the open loop, input is due by the clock; in the closed loop, an input is given"
+        " when the one before is done. Latency counts from when input was due ([latency.md](latency.md)). Both run"
+        " in turn. The times are those of the slowest input of each run."
     ),
     run=run,
     needs=lambda: "" if shutil.which("cargo") else "cargo",

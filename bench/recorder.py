@@ -95,9 +95,10 @@ BENCH = Bench(
     name="recorder",
     title="Recording a Timely program",
     about=(
-        "The adapter's `bfs` as two processes of one worker each, which park when they have nothing to do: without a"
-        " tracer, with one whose events are dropped, and with one that writes them; the latter two once more with"
-        " arrivals, which Timely's communication threads log. All in turn; times are those of worker 0."
+        "The adapter's `bfs` runs as two processes of one worker each, which park when they have nothing to do."
+        " It runs without a tracer, with a tracer whose events are dropped, and with a tracer that writes them."
+        " The last two also run with arrivals, which Timely's communication threads log. All run in turn. Times"
+        " are those of worker 0."
     ),
     run=run,
     needs=lambda: "" if shutil.which("cargo") else "cargo",

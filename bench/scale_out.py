@@ -231,14 +231,15 @@ BENCH = Bench(
     name="scale_out",
     title="More processes",
     about=(
-        "The recorded trace of `build` ten times over (20 M events), on a standalone cluster of real processes (a"
-        " master and two workers of one core) and in this process; the same 24 times over as a single epoch (50 M"
-        " events); and ten times over in a thousand small slices, which shows what a slice costs the driver. From"
-        " these follows what larger clusters would make of 1,000 M events: core time in tasks divides by the cores"
-        " (slices are as large as ours, or smaller where there are more cores than slices; every stretch of slices"
-        " looks at the ones around it, and every task costs Spark 50 ms more; the run's last slice comes last), the"
-        " driver's part does not (Amdahl). Reading and writing are taken to be as fast per core as here, and nothing"
-        " fails."
+        "The recorded trace of `build` is built in four ways: ten times over (20 M events), on a standalone"
+        " cluster of real processes (a master and two workers of one core); the same in this process; 24 times"
+        " over as a single epoch (50 M events); and ten times over in a thousand small slices, which shows what a"
+        " slice costs the driver. From these figures it is computed how long larger clusters would take for 1,000"
+        " M events. The core time in tasks is divided by the number of cores. Slices are as large as ours, or"
+        " smaller if there are more cores than slices; every stretch of slices looks at the ones around it; every"
+        " task costs Spark 50 ms more; and the run's last slice comes last. The driver's part is not divided"
+        " (Amdahl). The computation assumes that reading and writing are as fast per core as here, and that"
+        " nothing fails."
     ),
     run=run,
 )

@@ -85,7 +85,7 @@ BENCH = Bench(
     title="Spans",
     run=run,
     about=(
-        "Simulated requests (`pag_graph.testing.span_traces`), read, made into requests with their paths, and summed by"
-        " operation, class of latency and call path, in one process on one core."
+        "Simulated requests (`pag_graph.testing.span_traces`) are read, made into requests with their paths, and"
+        " summed by operation, class of latency and call path, in one process on one core."
     ),
 )

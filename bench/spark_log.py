@@ -221,9 +221,9 @@ BENCH = Bench(
     name="spark-log",
     title="Spark's event logs",
     about=(
-        "A log of 2 GiB made from a real one: its job repeated with new numbers and later times, each task 20 times. "
-        "Reading is one pass over the lines; memory is the most of the whole process, libraries included "
-        "(`memory_before_mb`)."
+        "A log of 2 GiB is made from a real one: its job is repeated with new numbers and later times, and each"
+        " task 20 times. Reading is one pass over the lines. Memory is the most that the whole process used,"
+        " libraries included (`memory_before_mb`)."
     ),
     run=run,
     needs=_needs,

@@ -63,8 +63,9 @@ BENCH = Bench(
     name="torch",
     title="Kineto traces",
     about=(
-        "Simulated training jobs of 60 layers. Reading finds events and their exact times in the text, parses all but "
-        "flows, and makes columns; the answer also builds the graph, walks its path, and replays seven changes."
+        "The input is simulated training jobs of 60 layers. Reading finds events and their exact times in the"
+        " text, parses all events but flows, and makes columns. The answer also builds the graph, walks its"
+        " critical path, and replays seven changes."
     ),
     run=run,
 )

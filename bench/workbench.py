@@ -114,8 +114,9 @@ BENCH = Bench(
     title="The workbench",
     run=run,
     about=(
-        "What the server of `pag serve` needs for what a browser asks, on a run of 2.1 M events, and, where there is a"
-        " Chromium, what somebody sees in it: from the address, or the input, to the end of the frame that shows the"
-        " answer. Processor time is that of the page's own thread, and of the server."
+        "The first rows are the time that the server of `pag serve` needs for what a browser asks, on a run of"
+        " 2.1 M events. If there is a Chromium, the rows `browser` are what a user sees: the time from the"
+        " address, or from the input, to the end of the frame that shows the answer. Processor time is that of the"
+        " page's own thread, and of the server."
     ),
 )
