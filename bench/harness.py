@@ -423,7 +423,7 @@ def markdown(result: dict[str, Any]) -> str:
         named = [f"{name}: {_time(statistics.median(times))}" for name, times in sorted(sticks.items()) if times]
         parts.append(_table(header, rows))
         if named:
-            told = "Yardsticks ran in turn with the measurements; the column says how many times as long a measurement took."
+            told = "Yardsticks ran in turn with the measurements; the column says how many times as long these took."
             parts.append(f"{told} Medians: {'; '.join(named)}.")
     # A table for all that have the same values.
     others: dict[tuple[str, ...], list[Figure]] = {}

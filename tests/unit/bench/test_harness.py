@@ -185,7 +185,7 @@ def test_predictions_made_in_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert text.startswith("before\n<!--")
     assert text.endswith("after\n")
     assert "2 pairs" in text
-    assert "Each is 2 to 3 recordings" in text
+    assert "Each pair has 2 to 3 recordings" in text
     assert "day 2 to day 3" in text
     assert "1 are off by more than `spread`" in text
     assert "old" not in text
