@@ -187,7 +187,7 @@ def page(*, quick: bool) -> list[str]:
     large = {"nodes": 10_000, "edges": 50_000} if quick else {"nodes": 1_000_000, "edges": 5_000_000}
     most = 1_000 if quick else 1_000_000
     load, now = os.getloadavg()[0], datetime.now(UTC)
-    lines = [f"Recorded once each, on {CORES} cores, load average {load:.2f}, {now:%Y-%m-%d %H:%M} UTC.", ""]
+    lines: list[str] = []
     size = f"{large['nodes']:,} nodes and {large['edges']:,} edges"
     one = closed_loop("degrees", large, _up_to(most, _LARGE_INPUTS), 1)
     lines += [f"### `degrees`, {size}, one worker, closed loop", "", *_closed_table(one, LARGE)]
@@ -213,7 +213,9 @@ def page(*, quick: bool) -> list[str]:
     lines += ["### `bfs`, 20,000 nodes and 60,000 edges, one worker, closed loop", "", *_closed_table(searched)]
     growing = {"latency grows with the batch": all(a.latency_s < b.latency_s for a, b in pairwise(searched))}
     growing["throughput grows with the batch"] = all(a.per_s < b.per_s for a, b in pairwise(searched))
-    return [*lines, *_said(growing)]
+    around = f"load average {load:.2f} before and {os.getloadavg()[0]:.2f} after (one or two are the program's own)"
+    facts = f"Recorded once each, on {CORES} cores, {around}, {now:%Y-%m-%d %H:%M} UTC."
+    return [facts, "", *lines, *_said(growing)]
 
 
 def _up_to(most: int, inputs: dict[int, int]) -> dict[int, int]:
