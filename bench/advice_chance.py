@@ -1,4 +1,4 @@
-"""Programs compared with themselves: how often `advise-evaluate` takes chance for a difference.
+"""Programs compared with themselves: how often `advise-evaluate` and `rescale-overhead` take chance for a difference.
 
 ``python -m bench.advice_chance`` records shapes of `bench.advice` with a cut in the middle, the same on both sides, and
 in turn. By chance all runs of one side are slower than those of the other once in ten comparisons of three runs a side,
@@ -20,6 +20,7 @@ from bench.reexecution import command_line, repeats
 from pag_graph.analyses.advising.advice_state import AdviceState
 from pag_graph.analyses.advising.advice_trials import advise_evaluate
 from pag_graph.analyses.repetitions import chance_of_separation, enough
+from pag_graph.analyses.rescaling.overhead import overhead
 from pag_graph.sources.record import build_program
 
 if TYPE_CHECKING:
@@ -49,8 +50,19 @@ class Comparison:
     """What `advise-evaluate` says."""
 
 
-def compare(program: Path, shape: Shape, runs: int, *, rt: bool) -> list[Comparison]:
-    """Record both sides in turn, and compare the first runs of each, from three on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What `rescale-overhead` compares of as many runs of a program on either side."""
+
+    shape: str
+    what: str
+    ratio_low: float
+    ratio_high: float
+    decision: str
+
+
+def compare(program: Path, shape: Shape, runs: int, *, rt: bool) -> tuple[list[Comparison], list[Measure]]:
+    """Record both sides in turn, and compare the first runs of each, from three on; and the rounds of all."""
     middle = len(shape.costs) // 2
     places = cut_places(shape, middle)
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +73,10 @@ def compare(program: Path, shape: Shape, runs: int, *, rt: bool) -> list[Compari
                 place = Path(folder, f"{side}-{number}")
                 place.mkdir()
                 sides[side].append(recorded(program, shape, places, place, rt=rt).run)
-        return [_compared(shape, middle, sides, few) for few in range(_FEWEST, runs + 1)]
+        names = ("what", "ratio_low", "ratio_high", "decision")
+        rows = overhead(*sides).table.select(names).to_pylist()
+        measures = [Measure(shape=shape.name, **row) for row in rows]
+        return [_compared(shape, middle, sides, few) for few in range(_FEWEST, runs + 1)], measures
 
 
 def _compared(shape: Shape, middle: int, sides: tuple[Sequence[Run], Sequence[Run]], few: int) -> Comparison:
@@ -98,7 +113,27 @@ def section(result: Mapping[str, Any]) -> str:
         for each in found
         if each.runs == most
     ]
-    return "\n".join([head, "", *rows])
+    return "\n".join([head, "", *rows, *_overheads(result["measures"], most)])
+
+
+def _overheads(measures: Sequence[Mapping[str, Any]], runs: int) -> list[str]:
+    """Return what `rescale-overhead` says of the same runs; none of a result that has not looked at that."""
+    known = [Measure(**entry) for entry in measures]
+    if not known:
+        return []
+    decided = sum(each.decision != "undecided" for each in known)
+    by_chance = len(known) * chance_of_separation(runs, runs)
+    head = (
+        f"`rescale-overhead` of the same runs: {len(known)} measures, {decided} decided ({by_chance:.2f} by chance), "
+        f"{sum(each.ratio_low <= 1 <= each.ratio_high for each in known)} intervals hold 1."
+    )
+    rows = ["| shape | measure | ratio | decision |", "| --- | --- | --- | --- |"]
+    rows += [
+        f"| {each.shape} | {each.what} | {each.ratio_low:.3f} to {each.ratio_high:.3f} | {each.decision} |"
+        for each in known
+        if each.what == "round" or each.decision != "undecided"
+    ]
+    return ["", head, "", *rows]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,11 +147,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program = given.program or build_program("pipeline")
         runs = max(repeats(given), _FEWEST)
         facts, begun = harness.machine(), datetime.now(UTC)
-        found = []
+        comparisons: list[Comparison] = []
+        measures: list[Measure] = []
         for shape in _COMPARED:
             if not given.only or shape.name in given.only:
-                found += compare(program, shape, runs, rt=given.first_in_line)
-                print(found[-1], flush=True)
+                told_apart, of_rounds = compare(program, shape, runs, rt=given.first_in_line)
+                comparisons += told_apart
+                measures += of_rounds
+                print(comparisons[-1], flush=True)
         result = {
             "format": harness.FORMAT,
             "bench": NAME,
@@ -125,7 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "runs": runs,
             "first_in_line": given.first_in_line,
             "commit": harness.commit(),
-            "comparisons": [asdict(each) for each in found],
+            "comparisons": [asdict(each) for each in comparisons],
+            "measures": [asdict(each) for each in measures],
         }
         print(section(result))
         if given.quick or given.only:

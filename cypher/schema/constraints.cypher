@@ -37,5 +37,7 @@ CREATE INDEX input_wait_epoch IF NOT EXISTS FOR ()-[activity:INPUT_WAIT]-() ON (
 CREATE INDEX idle_epoch IF NOT EXISTS FOR ()-[activity:IDLE]-() ON (activity.run, activity.epoch);
 // The operators of a channel.
 CREATE INDEX feeds_channel IF NOT EXISTS FOR ()-[feeds:FEEDS]-() ON (feeds.run, feeds.channel);
+// The epochs that an append may have changed.
+CREATE INDEX epoch_highest IF NOT EXISTS FOR (epoch:Epoch) ON (epoch.run, epoch.highest_epoch);
 // What an epoch was seen as before.
 CREATE INDEX snapshot_epoch IF NOT EXISTS FOR (snapshot:Snapshot) ON (snapshot.run, snapshot.epoch);

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pag_graph.cypher import Query
 
 _HOST = "127.0.0.1"
-_JAR = "pag-browser.jar"
+JAR = "pag-browser.jar"
 _FOLDER = "browser/pag"
 _PAGE = "browser/index.html"
 # What the page may load. Databases are reached over WebSockets, wherever they are; guides of Neo4j only by who asks for
@@ -141,7 +141,7 @@ def install(home: Path, jars: Path, host: str = _HOST) -> None:
         Name or address under which others reach the server, as for `settings`.
     """
     original = next(iter(sorted(jars.glob("neo4j-browser-*.jar"))), None)
-    target = home / "plugins" / _JAR
+    target = home / "plugins" / JAR
     if original is None:
         target.unlink(missing_ok=True)
         return

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from pag_graph.errors import Neo4jError
 from pag_graph.neo4j_server import browser
-from pag_graph.neo4j_server.jars import file_lock, find_java, neo4j_version
+from pag_graph.neo4j_server.jars import file_lock, neo4j_version
+from pag_graph.neo4j_server.java import WRITTEN, admin_command, environment
 from pag_graph.runtime.folders import data_folder
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ CONTENTS = (
     "plugins",
     "password",
     "server.json",
+    WRITTEN,
     _IMPORTING,
     READ_ONLY,
     "version",
@@ -189,11 +191,6 @@ def set_password(home: Path, jars: Path) -> None:
         raise Neo4jError(message, hint, {"home": str(home)})
 
 
-def environment(home: Path) -> dict[str, str]:
-    """Return the environment of Neo4j's programs."""
-    return {**os.environ, "NEO4J_HOME": str(home), "NEO4J_CONF": str(home / "conf")}
-
-
 def admin_tool(home: Path, jars: Path, arguments: Sequence[str], heap: str) -> str:
     """Run ``neo4j-admin`` and return what it prints.
 
@@ -202,11 +199,9 @@ def admin_tool(home: Path, jars: Path, arguments: Sequence[str], heap: str) -> s
     Neo4jError
         When it fails, with the last lines of what it printed.
     """
-    # Nobody minds that an import pauses, and the collector that pauses takes less of the processor.
-    java = [str(find_java()), f"-Xmx{heap}", "-XX:+UseParallelGC", "-cp", f"{home}/plugins/*:{home}/conf:{jars}/*"]
     done = subprocess.run(
-        [*java, "org.neo4j.cli.AdminTool", *arguments],
-        env=environment(home),
+        [*admin_command(jars, heap), *arguments],
+        env=environment(home, jars),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -81,13 +81,25 @@ def neo4j_version() -> str:
     return next(jar.version for jar in locked_jars() if (jar.group, jar.artifact) == ("org.neo4j", "neo4j"))
 
 
+def installation(cache: Path | None = None) -> Path:
+    """Return the folder that Neo4j's jars are in once they are installed.
+
+    Parameters
+    ----------
+    cache
+        Where installations are kept: ``$PAG_CACHE``, else ``pag-graph`` in the user's cache folder.
+    """
+    digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
+    return cache_folder(cache) / f"neo4j-{neo4j_version()}-{digest}"
+
+
 def install(cache: Path | None = None, progress: Progress | None = None) -> Path:
     """Return the folder with Neo4j's jars, all present and checked; fetch those that lack.
 
     Parameters
     ----------
     cache
-        Where installations are kept: ``$PAG_CACHE``, else ``pag-graph`` in the user's cache folder.
+        As for `installation`.
     progress
         Called while jars arrive.
 
@@ -100,8 +112,7 @@ def install(cache: Path | None = None, progress: Progress | None = None) -> Path
     """
     report = progress or (lambda *_: None)
     jars = locked_jars()
-    digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
-    folder = cache_folder(cache) / f"neo4j-{neo4j_version()}-{digest}"
+    folder = installation(cache)
     folder.mkdir(parents=True, exist_ok=True)
     waiting = "waiting for another installation of Neo4j"
     with file_lock(folder / "lock", on_wait=lambda: report(waiting, 0, len(jars))):

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pag_graph.neo4j_server.home import ANYWHERE, HOST, environment, write_private
-from pag_graph.neo4j_server.jars import find_java
+from pag_graph.neo4j_server import java
+from pag_graph.neo4j_server.home import ANYWHERE, HOST, write_private
 
 POLL_S = 0.25
 """How often to look whether a server has come up or ended."""
@@ -35,14 +35,15 @@ class ServerProcess:
 
 def launch(home: Path, jars: Path, planned: ServerProcess, heap: str) -> ServerProcess:
     """Start the server's process, in a session of its own so that it outlives the terminal, and record it."""
-    command = [str(find_java()), f"-Xmx{heap}", "-cp", f"{home}/plugins/*:{home}/conf:{jars}/*"]
-    command += ["org.neo4j.server.CommunityEntryPoint", f"--home-dir={home}", f"--config-dir={home}/conf"]
+    # Of a server that was killed while it wrote it.
+    (home / java.WRITTEN).unlink(missing_ok=True)
+    command = java.server_command(home, jars, heap)
     log = str(home / "logs" / "console.log")
     # Not Popen, whose object would warn, when it is collected, that its process still runs.
     pid = os.posix_spawn(
         command[0],
         command,
-        environment(home),
+        java.environment(home, jars),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
@@ -81,18 +82,21 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] in {"Z", "X"} else int(fields[19])
 
 
-def end(home: Path, process: ServerProcess, timeout_s: float) -> None:
-    """End a process: politely first, so that it can write a checkpoint."""
+def end(home: Path, process: ServerProcess, timeout_s: float) -> bool:
+    """End a process: politely first, so that it can write a checkpoint; say whether that was enough."""
+    killed = False
     for kind, patience_s in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, 10.0)):
         deadline = time.monotonic() + patience_s
         with suppress(ProcessLookupError):
             if is_alive(process):
                 os.kill(process.pid, kind)
+                killed = kind is signal.SIGKILL
         while is_alive(process) and time.monotonic() < deadline:
             time.sleep(POLL_S)
     with suppress(ChildProcessError):  # it is a child only of the process that started it
         os.waitpid(process.pid, os.WNOHANG)
     (home / "server.json").unlink(missing_ok=True)
+    return not killed
 
 
 def bolt_uri(process: ServerProcess) -> str:

@@ -23,7 +23,8 @@ from pag_graph.neo4j_server.home import (
     set_password,
     version_of,
 )
-from pag_graph.neo4j_server.jars import file_lock, install, tail
+from pag_graph.neo4j_server.jars import file_lock, install, installation, tail
+from pag_graph.neo4j_server.java import keep_archive
 from pag_graph.neo4j_server.process import POLL_S, ServerProcess, bolt_uri, end, is_alive, launch, running_in
 from pag_graph.neo4j_server.trouble import Trouble, disk_full, find_trouble, heaps, log_sizes, out_of_memory
 
@@ -172,8 +173,8 @@ def stop(home: Path | None = None, timeout_s: float = _STOPPING_S) -> bool:
         return False
     with file_lock(home / "lock"):
         process = running_in(home)
-        if process is not None:
-            end(home, process, timeout_s)
+        if process is not None and end(home, process, timeout_s):
+            keep_archive(home, installation())
     return process is not None
 
 
@@ -210,8 +211,8 @@ def reset(home: Path | None = None) -> bool:
         raise Neo4jError(message, "Name the server's folder.", {"home": str(home)})
     with file_lock(home / "lock"):
         process = running_in(home)
-        if process is not None:
-            end(home, process, _STOPPING_S)
+        if process is not None and end(home, process, _STOPPING_S):
+            keep_archive(home, installation())
         anything = False
         for name in CONTENTS:
             path = home / name

@@ -15,7 +15,7 @@ from pag_graph.motif.alerts import Rule
 from pag_graph.sinks.neo4j.connection import Connection, connection_to_home
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
-from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, state
 from pag_graph.sinks.neo4j.retention import KeepDetail
 from pag_graph.store.delta import open_store
 from tests.integration.conftest import PROVE
@@ -183,3 +183,28 @@ def test_alerts_are_findings(neo4j_driver: neo4j.Driver, connection: Connection,
     assert told()[1] == (*slow, "resolved", 10, 6, 150.0)
     there = followed(neo4j_driver)
     assert there == load_alike(neo4j_driver, api.open(store).run)
+
+
+def test_a_look_tells_of_what_is_new_and_of_what_may_have_changed(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    wipe(neo4j_driver)
+    load_run(skewed, neo4j_driver, options=replace(LOAD, detail=Detail.SUMMARY))
+    (everything,) = state(neo4j_driver, skewed)
+    assert everything["epochs"] == skewed.epochs["epoch"].to_list()
+    last = everything["epochs"][-1]
+    closed = everything["last_closed_epoch"]
+    expected = [
+        epoch
+        for epoch, highest in zip(everything["epochs"], everything["highest"], strict=True)
+        if epoch >= last - 1 or highest > closed
+    ]
+    (some,) = state(neo4j_driver, skewed, last - 1)
+    assert some["epochs"] == expected
+    assert len(expected) < len(everything["epochs"])
+    # As if the run had been loaded when only half of its epochs were closed.
+    neo4j_driver.execute_query("MATCH (run:Run) SET run.last_closed_epoch = $closed", {"closed": last // 2})
+    (earlier,) = state(neo4j_driver, skewed, last + 1)
+    assert set(earlier["epochs"]) == {
+        epoch for epoch, highest in zip(everything["epochs"], everything["highest"], strict=True) if highest > last // 2
+    }
+    wipe(neo4j_driver)
+    assert state(neo4j_driver, skewed) == []

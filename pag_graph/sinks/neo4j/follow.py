@@ -26,10 +26,9 @@ from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.load_steps import describe, prepare_schema
-from pag_graph.sinks.neo4j.model import MODEL
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.retention import KeepDetail, trim
-from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
+from pag_graph.sinks.neo4j.writer import Writer, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,6 +45,8 @@ LOOK_EVERY_S = 0.25
 """How often to ask the store for a new commit."""
 MAX_LAG_S = 30.0
 """For how long answered epochs may wait before new ones are loaded with less detail."""
+_NONE = 2**62
+"""No epoch is after this one."""
 _CAUGHT_UP = 1 / 3
 """Below this part of the greatest lag, new epochs are loaded with more detail again."""
 
@@ -180,6 +181,10 @@ class _Following:
         self.by_detail: dict[Detail, int] = {}
         self.max_lag_s = 0.0
         self.trimmed = 0
+        self._there: set[int] | None = None
+        """Epochs that the database shows, which nobody else changes meanwhile; None: not looked at yet."""
+        self._untrimmed: int | None = None
+        """Epochs that were loaded since detail was last taken from some; None: not looked at yet."""
         self._told: int | None = None
         """Version of the store's alerts that the database has; None: nobody knows."""
         self._pace = Pace(options.load.detail, options.max_lag_s)
@@ -225,9 +230,13 @@ class _Following:
         self._told = version
 
     def _trim(self, *, exactly: bool) -> None:
-        """Take detail from epochs that have more than they shall."""
-        if self.options.keep.steps:
-            self.trimmed += len(trim(self.run, self._writer, self.options.keep, self.options.load, exactly=exactly))
+        """Take detail from epochs that have more than they shall; not looked for where they must be too few."""
+        keep = self.options.keep
+        if keep.steps and (exactly or self._untrimmed is None or keep.many(self._untrimmed)):
+            count = len(trim(self.run, self._writer, keep, self.options.load, exactly=exactly))
+            self.trimmed += count
+            if count or self._untrimmed is None:
+                self._untrimmed = 0
 
     def _look_at(self, run: Run) -> None:
         """Take a state of the store, and say whether the log has ended, all of which is built."""
@@ -244,19 +253,21 @@ class _Following:
 
     def _step(self) -> bool:
         """Load some of the epochs that are answered and not there; say whether there were any."""
-        known = execute(self.driver, load_query("load/state").text, {"run": self.lease.run, "model": MODEL})
-        state = {number: rest for number, *rest in _epochs(known)}
-        there = {epoch for epoch, (detail, published, _) in state.items() if detail and published}
-        told = self.run.info.run["last_closed_epoch"], self.run.info.events
+        known = loader.state(self.driver, self.run, *(() if self._there is None else (_NONE,)))
+        highest = {epoch: most for epoch, detail, published, most in _epochs(known) if detail and published}
+        if self._there is None:
+            self._there = set(highest)
+        built = self.run.info.run["last_closed_epoch"], self.run.info.events
         changed: set[int] = set()
-        if known and (known[0]["last_closed_epoch"], known[0]["events"]) != told:
-            first_open = min(known[0]["last_closed_epoch"], told[0]) + 1
-            changed = {epoch for epoch in there if state[epoch][2] >= first_open}
-        fresh = self._fresh(there)
+        if known and (known[0]["last_closed_epoch"], known[0]["events"]) != built:
+            first_open = min(known[0]["last_closed_epoch"], built[0]) + 1
+            changed = {epoch for epoch, most in highest.items() if most >= first_open}
+        fresh = self._fresh(self._there)
         if not (fresh or changed):
             self._waiting_since = None
             return False
         self._load(sorted({*fresh, *changed} & {*self.run.epochs["epoch"]}))
+        self._there.update(fresh)
         return True
 
     def _fresh(self, there: set[int]) -> list[int]:
@@ -312,6 +323,8 @@ class _Following:
             held=loader.Held(self.lease, ((load_query("load/followed").text, mark),)),
         )
         self.by_detail[detail] = self.by_detail.get(detail, 0) + len(done.epochs)
+        if self._untrimmed is not None:
+            self._untrimmed += len(done.epochs)
 
 
 def _epochs(rows: list[dict[str, Any]]) -> Iterable[tuple[Any, ...]]:

@@ -58,6 +58,9 @@ GROUP_EDGES = 200_000
 EXCHANGE_EDGES = 50_000
 """Edges that are exchanged in one transaction, which a server of 512 MB has room for."""
 
+_ALL = -1
+"""No epoch is before this one."""
+
 PATIENCE_S = 120.0
 """For how long a load tries again when the server is away."""
 
@@ -245,6 +248,32 @@ def remove_run(driver: neo4j.Driver, run_id: str) -> int:
     return removed
 
 
+def state(driver: neo4j.Driver, run: Run, since: int = _ALL) -> list[dict[str, Any]]:
+    """Ask the database what it knows of a run.
+
+    Parameters
+    ----------
+    driver
+        Of the database.
+    run
+        As its store is now.
+    since
+        The first epoch to tell of; all unless given. Epochs that may have changed are told of in any case.
+
+    Returns
+    -------
+    list of dict
+        One row where the run is known, as ``cypher/load/state.cypher`` says. O(epochs that are told of).
+    """
+    values = {
+        "run": str(run.info.run["run_id"]),
+        "model": MODEL,
+        "since": since,
+        "last_closed_epoch": int(run.info.run["last_closed_epoch"]),
+    }
+    return execute(driver, load_query("load/state").text, values)
+
+
 class _Load:
     """One load of a run."""
 
@@ -282,7 +311,10 @@ class _Load:
             with right if held is None else nullcontext(held.lease) as lease:
                 writer = Writer(self.driver, lease)
                 writer.beside = () if held is None else held.beside
-                details, hidden = patiently(partial(self._prepare, writer, wanted), self.options.patience_s, writer)
+                # Who loads again and again has no use for what is long done.
+                since = _ALL if held is None else min(wanted, default=_ALL)
+                prepare = partial(self._prepare, writer, wanted, since)
+                details, hidden = patiently(prepare, self.options.patience_s, writer)
                 exchanged = {window.epoch for window in self._exchanged.windows} if self._exchanged else set()
                 skipped = tuple(
                     epoch
@@ -319,16 +351,16 @@ class _Load:
     def _waiting(self, left_s: float) -> None:
         self.progress("wait for another load of this run", 0, max(round(left_s), 1))
 
-    def _prepare(self, writer: Writer, wanted: Sequence[int]) -> tuple[dict[int, Detail], set[int]]:
+    def _prepare(self, writer: Writer, wanted: Sequence[int], since: int) -> tuple[dict[int, Detail], set[int]]:
         """Bring the run up to date; return the details of epochs that are there, and those of them that are hidden."""
-        rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id, "model": MODEL})
+        rows = state(self.driver, self.run, since)
         before = {epoch for epoch, shown in _listed(rows, "epochs", "published") if shown}
         if rows and (rows[0]["last_closed_epoch"], rows[0]["events"]) != (
             self.run.info.run["last_closed_epoch"],
             self.run.info.events,
         ):
             self._revise(writer, rows, wanted)
-            rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id, "model": MODEL})
+            rows = state(self.driver, self.run, since)
         describe(writer, self.reader, self.options.batch_rows)
         details = {epoch: Detail(detail) for epoch, detail in _listed(rows, "epochs", "details") if detail}
         shown = {epoch for epoch, published in _listed(rows, "epochs", "published") if published}

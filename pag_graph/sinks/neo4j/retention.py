@@ -100,12 +100,21 @@ class KeepDetail(NamedTuple):
         latest = sorted(details, reverse=True)
         shall = {epoch: self.most(place) for place, epoch in enumerate(latest)}
         due = {epoch: most for epoch, most in shall.items() if most is None or not most.covers(details[epoch])}
-        counts = {count for _, count in self.steps if count is not None}
-        many = any(
-            sum(place >= count for place, epoch in enumerate(latest) if epoch in due) * _SLACK >= count
-            for count in counts
-        )
+        places = [place for place, epoch in enumerate(latest) if epoch in due]
+        many = any(self._many(sum(place >= count for place in places), count) for count in self._counts)
         return due if exactly or many else {}
+
+    def many(self, epochs: int) -> bool:
+        """Say whether after so many new epochs enough others may be due: a quarter of those that keep a detail."""
+        return any(self._many(epochs, count) for count in self._counts)
+
+    @property
+    def _counts(self) -> set[int]:
+        return {count for _, count in self.steps if count is not None}
+
+    @staticmethod
+    def _many(epochs: int, count: int) -> bool:
+        return epochs * _SLACK >= count
 
 
 def trim(

@@ -1,0 +1,114 @@
+"""How Neo4j's programs are called, and the archive of classes that lets them start sooner.
+
+Reading and checking its classes is a third of what a start of Neo4j costs. Java keeps that for later in an archive
+(class data sharing): the first server that is started on a machine writes one when it ends, and later ones use it.
+Java itself checks that an archive fits the jars and the virtual machine, and does without where it does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from pag_graph.neo4j_server import browser
+from pag_graph.neo4j_server.jars import find_java
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WRITTEN = "classes.jsa"
+"""In the server's folder: the archive that Java writes when the server ends."""
+# Java says for each of a few hundred classes why it cannot be in an archive.
+_SILENT = "-Xlog:cds*=off"
+
+
+def archive(jars: Path, java: Path) -> Path:
+    """Return where the archive of classes lies for an installation of Neo4j and one of Java.
+
+    Parameters
+    ----------
+    jars
+        Folder of Neo4j's jars.
+    java
+        The program.
+    """
+    real = java.resolve()
+    known = real.stat()
+    digest = hashlib.sha256(f"{real} {known.st_size} {known.st_mtime_ns}".encode()).hexdigest()[:12]
+    return jars.with_name(f"{jars.name}-java-{digest}.jsa")
+
+
+def server_command(home: Path, jars: Path, heap: str) -> list[str]:
+    """Return the words that start a server, which writes the archive of classes if there is none.
+
+    Parameters
+    ----------
+    home
+        Folder of the server.
+    jars
+        Folder of Neo4j's jars.
+    heap
+        Its memory, in Java's notation.
+    """
+    java = find_java()
+    shared = archive(jars, java)
+    options = _using(shared)
+    # What a plugin brings is no part of an archive that other servers use as well; Browser's pages are no classes.
+    if not options and {path.name for path in (home / "plugins").glob("*.jar")} <= {browser.JAR}:
+        options = [f"-XX:ArchiveClassesAtExit={home / WRITTEN}", _SILENT]
+    words = ["org.neo4j.server.CommunityEntryPoint", f"--home-dir={home}", f"--config-dir={home}/conf"]
+    return [str(java), f"-Xmx{heap}", *options, *words]
+
+
+def admin_command(jars: Path, heap: str) -> list[str]:
+    """Return the words that ``neo4j-admin`` begins with.
+
+    Parameters
+    ----------
+    jars, heap
+        As for `server_command`.
+    """
+    java = find_java()
+    # Nobody minds that an import pauses, and the collector that pauses takes less of the processor.
+    options = [f"-Xmx{heap}", "-XX:+UseParallelGC", *_using(archive(jars, java))]
+    return [str(java), *options, "org.neo4j.cli.AdminTool"]
+
+
+def environment(home: Path, jars: Path) -> dict[str, str]:
+    """Return the environment of Neo4j's programs, with their class path.
+
+    Parameters
+    ----------
+    home, jars
+        As for `server_command`.
+    """
+    # Of Browser there is one with our pages among the plugins.
+    replaced = set(jars.glob("neo4j-browser-*.jar")) if (home / "plugins" / browser.JAR).exists() else set()
+    # Always in the same order: an archive fits where the class path begins as it did when the archive was written.
+    own = sorted(str(path) for path in set(jars.glob("*.jar")) - replaced)
+    paths = {"NEO4J_HOME": str(home), "NEO4J_CONF": str(home / "conf")}
+    return {**os.environ, **paths, "CLASSPATH": os.pathsep.join([*own, f"{home}/plugins/*"])}
+
+
+def keep_archive(home: Path, jars: Path) -> None:
+    """Put the archive that a server has written where later ones find it; a server that was killed has written none.
+
+    Parameters
+    ----------
+    home, jars
+        As for `server_command`.
+    """
+    written = home / WRITTEN
+    if not written.exists():
+        return
+    target = archive(jars, find_java())
+    # Beside its place first: home may be on another file system.
+    arriving = target.with_name(f"{target.name}.{os.getpid()}")
+    shutil.move(written, arriving)
+    arriving.replace(target)
+
+
+def _using(shared: Path) -> list[str]:
+    return [f"-XX:SharedArchiveFile={shared}", _SILENT] if shared.exists() else []
