@@ -78,17 +78,17 @@ class AnalysisMethods:
         latency
             Number of an epoch instead: from its first event on any worker to its last.
         lines
-            Length budget: at most so many lines; what matters least is left out.
+            Print at most this many lines; the least important lines are left out.
         words
-            The same in words.
+            Print at most this many words.
         above
-            A straggler works more than so many times the median of its like.
+            A straggler works more than this many times the median of the workers that run the same.
         notable
-            Share of the time from which on something is called a cause.
+            Something is called a cause if it makes up at least this share of the time.
         message_share
-            A message is slow from this share of the median round on.
+            A message is slow if it takes at least this share of the median round.
         baseline
-            Earlier rounds to learn from what is usual; 0 for none.
+            Learn from this many earlier rounds what is usual; 0 for none.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -129,9 +129,9 @@ class AnalysisMethods:
         spark
             Spread every window over this session's executors; the answer is the same.
         by
-            What to divide the path by; all gives every division.
+            What to divide the path by; all gives each of these divisions.
         n
-            Keys to list; what is left is summed up as (other). 0 lists all.
+            Number of keys to list; the rest is summed up as (other). 0 lists all.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -166,9 +166,9 @@ class AnalysisMethods:
         progress
             Called with (label, done, all).
         by
-            What to divide the path by; all gives every division.
+            What to divide the path by; all gives each of these divisions.
         n
-            Keys to list; what is left is summed up as (other). 0 lists all.
+            Number of keys to list; the rest is summed up as (other). 0 lists all.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -202,13 +202,13 @@ class AnalysisMethods:
         progress
             Called with (label, done, all).
         fraction
-            Share of the rounds to look at, over 0 and up to 1.
+            Share of the rounds to look at, above 0 and at most 1.
         confidence
             Share of samples whose interval holds the true value, between 0 and 1.
         strata
-            Draw from so many groups of rounds of like length; 1 draws uniformly from all.
+            Draw from this many groups of rounds of similar length; 1 draws uniformly from all.
         seed
-            Another number draws other rounds.
+            Seed of the drawing; another number draws other rounds.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -271,7 +271,7 @@ class AnalysisMethods:
         arrival: Literal["shortest", "read"] = "shortest",
         **unknown: Never,
     ) -> pa.Table:
-        """Say by how much each activity may last longer before the window does.
+        """Say how much longer each activity may last before the window gets longer.
 
         Parameters
         ----------
@@ -286,9 +286,9 @@ class AnalysisMethods:
         latency
             Number of an epoch instead: from its first event on any worker to its last.
         loop
-            Input comes as long after it is asked for as it did (closed), or when it came (open).
+            When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).
         arrival
-            A message without a logged arrival took as long as the shortest one, or until it was read.
+            How long a message without a logged arrival took: as long as the shortest message, or until it was read.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -336,7 +336,7 @@ class AnalysisMethods:
         latency
             Number of an epoch instead: from its first event on any worker to its last.
         operator
-            Change the own time of these operators: numbers, addresses, or names (all so called).
+            Change the own time of these operators: numbers, addresses, or names (all operators of that name).
         worker
             Change the work of these workers.
         from_worker
@@ -346,19 +346,19 @@ class AnalysisMethods:
         channel
             Change messages on these channels.
         type
-            Change activities of these types; waiting as well.
+            Change activities of these types; waiting is possible too.
         factor
             Multiply durations by this; 0.5 is twice as fast.
         duration_ns
             Let each activation, message or wait take this long instead.
         record_ns
-            Let each activation take so much longer for every record that it reads; negative: shorter.
+            Let each activation take this much longer for every record that it reads; negative: shorter.
         change
             Another change, as FIELD=VALUE words: 'operator=Map factor=0.5', 'from=1 to=0 factor=0'.
         loop
-            Input comes as long after it is asked for as it did (closed), or when it came (open).
+            When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).
         arrival
-            A message without a logged arrival took as long as the shortest one, or until it was read.
+            How long a message without a logged arrival took: as long as the shortest message, or until it was read.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -397,11 +397,11 @@ class AnalysisMethods:
         latency
             Number of an epoch instead: from its first event on any worker to its last.
         steps
-            Number of virtual speed-ups: 10 are 10 %, 20 % and so on.
+            Number of virtual speed-ups: 10 gives 10 %, 20 % and so on.
         loop
-            Input comes as long after it is asked for as it did (closed), or when it came (open).
+            When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).
         arrival
-            A message without a logged arrival took as long as the shortest one, or until it was read.
+            How long a message without a logged arrival took: as long as the shortest message, or until it was read.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -439,7 +439,7 @@ class AnalysisMethods:
         arrival: Literal["shortest", "read"] = "shortest",
         **unknown: Never,
     ) -> Advice:
-        """Say where a thread more would make the window shorter, and by how much.
+        """Say where one more thread would make the window shorter, and by how much.
 
         Parameters
         ----------
@@ -454,39 +454,39 @@ class AnalysisMethods:
         latency
             Number of an epoch instead: from its first event on any worker to its last.
         beta
-            Threads that work for this share of their time and more are bottlenecks.
+            A thread that works for at least this share of its time is a bottleneck.
         cores
-            Cores of the machine; without it, they are taken to be enough.
+            Cores of the machine. Without it, there are enough cores for all threads.
         new_threads
-            Try up to so many threads behind a port of a dataflow, and more workers.
+            Try up to this many threads behind a port of a dataflow, and this many more workers.
         ports
-            Try so many ports one after the other in a thread's way, where activities nest.
+            Try this many ports one after the other in a thread, if activities nest.
         until
-            Look at all rounds from the chosen epoch to this one together.
+            Look at all rounds from the chosen epoch to this one as one window.
         level
-            Count operators that are nested deeper in scopes as the scope at this depth; 0 is the dataflow.
+            Count operators that are nested deeper than this as their scope at this depth; 0 is the dataflow.
         keep
-            Never insert a port at these operators: numbers, addresses, or names (all so called).
+            Never insert a port at these operators: numbers, addresses, or names (all operators of that name).
         serial
-            These operators must stay on one worker each, so more workers are no way out.
+            These operators must stay on one worker each, so more workers cannot help.
         pact
-            What you know of a channel, where the log does not tell: 12=pipeline or 12=exchange.
+            The kind of a channel, if the log does not tell: 12=pipeline or 12=exchange.
         transfer
-            What a hand-over takes, least and most: 0:20us; else up to the slowest message of like size.
+            Least and most cost of a hand-over: 0:20us. Default: from 0 to the slowest message of like size.
         record_transfer
-            What it takes longer for every record, least and most: 0:50ns.
+            Least and most extra cost for every record of a hand-over: 0:50ns.
         rank
-            Order by what is saved at least, or by utility as the paper does.
+            Order by the time that is saved at least, or by utility as the paper does.
         nodes
-            Matrices to make at most while ports are searched.
+            Stop searching for ports after this many matrices.
         state
-            File of `pag advise-evaluate`: what it reverted is not proposed again.
+            File of `pag advise-evaluate`: ports that it reverted are not proposed again.
         blacklist
-            What did not help is not proposed again at all, or with the same other ports only.
+            A port that did not help is never proposed again (global), or not with the same other ports (configuration).
         loop
-            Input comes as long after it is asked for as it did (closed), or when it came (open).
+            When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).
         arrival
-            A message without a logged arrival took as long as the shortest one, or until it was read.
+            How long a message without a logged arrival took: as long as the shortest message, or until it was read.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -525,11 +525,11 @@ class AnalysisMethods:
         latency
             Number of an epoch instead: from its first event on any worker to its last.
         level
-            Count operators that are nested deeper in scopes as the scope at this depth; 0 is the dataflow.
+            Count operators that are nested deeper than this as their scope at this depth; 0 is the dataflow.
         keep
-            Never insert a port at these operators: numbers, addresses, or names (all so called).
+            Never insert a port at these operators: numbers, addresses, or names (all operators of that name).
         pact
-            What you know of a channel, where the log does not tell: 12=pipeline or 12=exchange.
+            The kind of a channel, if the log does not tell: 12=pipeline or 12=exchange.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -607,9 +607,9 @@ class AnalysisMethods:
         k
             Number of hops, in edges.
         through_waits
-            Follow waits as well; without them hops are causes only.
+            Also follow waits; without them, hops are causes only.
         weight
-            A message weighs the time from send to read, or from send to arrival.
+            Weight of a message: its time from send to read (delivered), or from send to arrival (transfer).
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -693,7 +693,7 @@ class AnalysisMethods:
         spark: SparkSession | None = None,
         **unknown: Never,
     ) -> pa.Table:
-        """Count the messages and records that went from each worker to each other one.
+        """Count the messages and records that each worker sent to each other worker.
 
         Parameters
         ----------
@@ -748,7 +748,7 @@ class AnalysisMethods:
         spark
             Spread every window over this session's executors; the answer is the same.
         above
-            An operator is skewed if a worker reads more than so many times the mean.
+            An operator is skewed if a worker reads more than this many times the mean.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -793,29 +793,29 @@ class AnalysisMethods:
         progress
             Called with (label, done, all).
         epoch_max_ns
-            No epoch takes longer, from its first event to its last.
+            Limit for an epoch, from its first event to its last.
         message_max_ns
-            No message takes longer, from send to read.
+            Limit for a message, from send to read.
         operator_max_ns
-            No activation of an operator takes longer.
+            Limit for an activation of an operator.
         progress_max_ns
-            No worker lets more time pass between progress messages.
+            Limit for the time between two progress messages of a worker.
         some_progress
-            Every worker sends some progress to others in every epoch.
+            Require that every worker sends progress to another worker in every epoch.
         progress_to_all
-            For some_progress: to every other worker, not just to one.
+            With some_progress: require progress to every other worker, not just to one.
         learn
-            Compare every epoch with the ones before it as well.
+            Also compare every epoch with limits that are learned from the epochs before it.
         deviations
-            Learned limit: the median plus so many standard deviations, from the MAD.
+            Learned limit: the median plus this many standard deviations, estimated by the MAD.
         tolerance
-            Learned limit: at least so much above the median, as a share of it.
+            Learned limit: at least this share of the median above the median.
         least_ns
-            Learned limit: at least so much above the median; less is noise.
+            Learned limit: at least this many ns above the median; less is noise.
         at_least
-            Learned limit: earlier epochs that there must be.
+            Learned limit: needs at least this many earlier epochs.
         over
-            Learned limit: earlier epochs to look at, the latest ones.
+            Learned limit: looks at this many of the latest earlier epochs.
         unknown
             Nothing: an error, as a method has no other arguments.
 
@@ -923,7 +923,7 @@ class AnalysisMethods:
         spark: SparkSession | None = None,
         **unknown: Never,
     ) -> pa.Table:
-        """Charge the waiting in a window to what other workers did meanwhile.
+        """Charge the waiting in a window to what other workers did in that time.
 
         Parameters
         ----------
@@ -978,7 +978,7 @@ class AnalysisMethods:
         spark
             Spread every window over this session's executors; the answer is the same.
         above
-            A straggler works more than so many times the median of its like.
+            A straggler works more than this many times the median of the workers that run the same.
         unknown
             Nothing: an error, as a method has no other arguments.
 

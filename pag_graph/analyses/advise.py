@@ -49,28 +49,31 @@ _HALTS = {
 class AdviseParameters:
     """Parameters of `advise`."""
 
-    beta: Annotated[float, "Threads that work for this share of their time and more are bottlenecks."] = 0.8
-    cores: Annotated[int | None, "Cores of the machine; without it, they are taken to be enough."] = None
-    new_threads: Annotated[int, "Try up to so many threads behind a port of a dataflow, and more workers."] = 1
-    ports: Annotated[int, "Try so many ports one after the other in a thread's way, where activities nest."] = 1
-    until: Annotated[int | None, "Look at all rounds from the chosen epoch to this one together."] = None
+    beta: Annotated[float, "A thread that works for at least this share of its time is a bottleneck."] = 0.8
+    cores: Annotated[int | None, "Cores of the machine. Without it, there are enough cores for all threads."] = None
+    new_threads: Annotated[
+        int, "Try up to this many threads behind a port of a dataflow, and this many more workers."
+    ] = 1
+    ports: Annotated[int, "Try this many ports one after the other in a thread, if activities nest."] = 1
+    until: Annotated[int | None, "Look at all rounds from the chosen epoch to this one as one window."] = None
     level: LevelParameter = None
     keep: KeepParameter = ()
     serial: Annotated[
-        tuple[int | str, ...], "These operators must stay on one worker each, so more workers are no way out."
+        tuple[int | str, ...], "These operators must stay on one worker each, so more workers cannot help."
     ] = ()
     pact: PactParameter = ()
     transfer: Annotated[
-        str | None, "What a hand-over takes, least and most: 0:20us; else up to the slowest message of like size."
+        str | None, "Least and most cost of a hand-over: 0:20us. Default: from 0 to the slowest message of like size."
     ] = None
-    record_transfer: Annotated[str | None, "What it takes longer for every record, least and most: 0:50ns."] = None
-    rank: Annotated[Literal["gain", "utility"], "Order by what is saved at least, or by utility as the paper does."] = (
-        "gain"
-    )
-    nodes: Annotated[int, "Matrices to make at most while ports are searched."] = 1_000_000
-    state: Annotated[str | None, "File of `pag advise-evaluate`: what it reverted is not proposed again."] = None
+    record_transfer: Annotated[str | None, "Least and most extra cost for every record of a hand-over: 0:50ns."] = None
+    rank: Annotated[
+        Literal["gain", "utility"], "Order by the time that is saved at least, or by utility as the paper does."
+    ] = "gain"
+    nodes: Annotated[int, "Stop searching for ports after this many matrices."] = 1_000_000
+    state: Annotated[str | None, "File of `pag advise-evaluate`: ports that it reverted are not proposed again."] = None
     blacklist: Annotated[
-        Blacklisting, "What did not help is not proposed again at all, or with the same other ports only."
+        Blacklisting,
+        "A port that did not help is never proposed again (global), or not with the same other ports (configuration).",
     ] = "global"
     loop: LoopParameter = "closed"
     arrival: ArrivalParameter = "shortest"
@@ -146,7 +149,7 @@ class Advice(Report):
 
 
 def advise(snapshot: Snapshot, parameters: AdviseParameters | None = None) -> Advice:
-    """Say where a thread more would make the window shorter, and by how much.
+    """Say where one more thread would make the window shorter, and by how much.
 
     Parameters
     ----------
@@ -174,7 +177,7 @@ def advise(snapshot: Snapshot, parameters: AdviseParameters | None = None) -> Ad
 
     Notes
     -----
-    Utility tells how work would be divided, and is the limit of throughput for endless streams; the replay keeps what
+    Utility tells how the work would be divided, and limits the throughput of endless streams. The replay keeps what
     was recorded: its batches, its messages and its epochs. O(vertices + edges) for every port, after one sort.
     """
     given = parameters or AdviseParameters()

@@ -92,8 +92,9 @@ def advise_ports(snapshot: Snapshot, parameters: AdvisePortsParameters | None = 
 
     Notes
     -----
-    Where a source states its activities, downstream is what nests. In a dataflow it is what records reach over
-    channels on which none left its worker. O(edges), and all vertices before the window's end where activities nest.
+    If a source states its activities, everything that nests in an operator is downstream of it. In a dataflow,
+    downstream is what an operator's records reach over channels on which no record left its worker. O(edges); if
+    activities nest, also all vertices before the window's end.
     """
     given = parameters or AdvisePortsParameters()
     snapshot.run.require_aligned("Utilisations are shares of one clock's time")

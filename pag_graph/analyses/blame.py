@@ -52,7 +52,7 @@ _EDGE = ["src", "dst", "type", "operator", "channel", "start_ns", "end_ns"]
 
 
 def blame(view: View) -> pl.DataFrame:
-    """Charge the waiting in a window to what other workers did meanwhile.
+    """Charge the waiting in a window to what other workers did in that time.
 
     Parameters
     ----------
@@ -76,10 +76,10 @@ def blame(view: View) -> pl.DataFrame:
 
     Notes
     -----
-    A wait [a, z] is charged, instant by instant, to the path that leads backward from z: over the message that ended
-    the wait, down what its sender did, and where that one waited itself, over the message that ended that wait, until
-    a. So nobody is blamed for time in which he waited himself. O(workers x edges), as the path of a wait has at most
-    the edges of the time that the wait lasts.
+    A wait from a to z is charged, instant by instant, to the path that leads backward from z. The path goes over the
+    message that ended the wait and down what its sender did. Where the sender waited itself, the path goes over the
+    message that ended that wait, and so on until a. So no worker is blamed for time in which it waited itself.
+    O(workers x edges), because the path of a wait has at most the edges of the time that the wait lasts.
     """
     view.run.require_aligned("Charges for waiting need aligned clocks")
     if view.spread is not None:

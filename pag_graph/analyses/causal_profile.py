@@ -45,7 +45,7 @@ _PAIR_BITS = 31
 class CausalProfileParameters:
     """Parameters of `causal_profile`."""
 
-    steps: Annotated[int, "Number of virtual speed-ups: 10 are 10 %, 20 % and so on."] = 10
+    steps: Annotated[int, "Number of virtual speed-ups: 10 gives 10 %, 20 % and so on."] = 10
     loop: LoopParameter = "closed"
     arrival: ArrivalParameter = "shortest"
 
@@ -79,7 +79,7 @@ def causal_profile(view: View, parameters: CausalProfileParameters) -> pl.DataFr
 
     Notes
     -----
-    What is not on the critical path saves nothing, because the path stays as long as it is; it is not replayed.
+    What is not on the critical path saves nothing, because the path stays as long as it is. So it is not replayed.
     O(things on the path x steps x (vertices + edges)), with one order of the vertices for all.
     """
     if not 1 <= parameters.steps <= _MOST_STEPS:

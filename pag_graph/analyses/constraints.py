@@ -41,10 +41,13 @@ Loop = Literal["closed", "open"]
 """What input from outside does when the program gets faster: come earlier as well, or when it came."""
 Arrival = Literal["shortest", "read"]
 """How long a message took whose arrival nobody logged."""
-LoopParameter = Annotated[Loop, "Input comes as long after it is asked for as it did (closed), or when it came (open)."]
+LoopParameter = Annotated[
+    Loop,
+    "When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).",
+]
 """The field `loop` of parameters."""
 ArrivalParameter = Annotated[
-    Arrival, "A message without a logged arrival took as long as the shortest one, or until it was read."
+    Arrival, "How long a message without a logged arrival took: as long as the shortest message, or until it was read."
 ]
 """The field `arrival` of parameters."""
 

@@ -147,7 +147,7 @@ class CriticalPath(Report):
 
 
 def critical_path(subject: Snapshot | View) -> CriticalPath:
-    """Show the chain of activities that a window's length is made of.
+    """Show the chain of activities that makes the window as long as it is.
 
     Parameters
     ----------
@@ -171,12 +171,15 @@ def critical_path(subject: Snapshot | View) -> CriticalPath:
 
     Notes
     -----
-    A worker's time is cut into segments at the ends of its waits; from a segment one comes back only over the message
-    that ended the wait, or over the spawn by which the worker was born. O(edges log edges) for sorting, O(waits on the
-    path) for the walk; on frames across partitions only waits and what ended them come to this process, and the rows of
-    the path. A round ends at its own `epoch_end`. Another window ends with the lowest worker that is at work
-    there; where nobody is, with the one that was so last; `ends` says how many there are to choose from, and of a round
-    how many end their work with it.
+    The time of a worker is cut into segments at the ends of its waits. The path is walked backward. It leaves a
+    segment only over the message that ended the wait, or over the spawn that started the worker.
+
+    A round ends at its own `epoch_end`. Another window ends with the lowest worker that is at work at its end; if no
+    worker is, with the worker that was at work last. `ends` says how many workers there are to choose from; for a
+    round it says how many workers end their work with it.
+
+    O(edges log edges) for sorting, O(waits on the path) for the walk. On frames across partitions, only waits, what
+    ended them, and the rows of the path come to this process.
     """
     view = view_of(subject)
     _require_aligned(view.run)

@@ -36,7 +36,7 @@ _NO_INSTANT = np.iinfo(np.int64).max
 class DegreesParameters:
     """Parameters of `degrees`."""
 
-    last: Annotated[int, "Edges of so many epochs count, the latest ones."] = 20
+    last: Annotated[int, "Count the edges of this many epochs, the latest ones."] = 20
 
     def __post_init__(self) -> None:
         """Check the range.

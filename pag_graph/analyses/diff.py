@@ -162,15 +162,17 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
 
     Notes
     -----
-    An activity is a type, an operator (its address and name; of a message that of the operator that reads its channel),
-    and a worker, or a pair of them, if both runs have the same workers: as many of them and, where the source states
-    what each did, no two that run the same. With nB and nA steps of mean length mB and mA,
-    `count_ns` = (nB - nA)(mA + mB)/2, rounded, and `mean_ns` = (mB - mA)(nA + nB)/2 is the rest of the difference; a
-    mean that is absent is taken from the other side. This is accounting: what caused a difference is for `what-if`.
-    O(path).
+    An activity is a type, an operator and a worker or pair of workers. The operator is given by address and name; for
+    a message it is the operator that reads its channel. Workers only count if both runs have the same workers: the
+    same number of them and, if the source states what each did, no two that run the same.
 
-    On the command line, without any choice, the slowest round is compared with the one of median length; with
-    `--against` another run and no epoch, all rounds of both runs.
+    The number of steps is nA before and nB after, and their mean length is mA and mB. Then
+    `count_ns` = (nB - nA)(mA + mB)/2, rounded, and `mean_ns` = (mB - mA)(nA + nB)/2 is the rest of the difference. If a
+    mean does not exist, the mean of the other side is used. This is accounting: what caused a difference is a question
+    for `what-if`. O(path).
+
+    On the command line, without any choice, the slowest round is compared with the round of median length. With only
+    `--against` another run, all rounds of both runs are compared.
     """
     olds, news = _list(before), _list(after)
     if not olds or not news:

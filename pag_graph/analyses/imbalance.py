@@ -46,11 +46,12 @@ def imbalance(view: View, parameters: ImbalanceParameters) -> pl.DataFrame:
 
     Notes
     -----
-    imbalance(k) = path_ns(k) - mean over the workers that exist in the window of their time in k; one that comes or
-    goes while it lasts counts for as much of it as it is there. Workers count whatever they run: where they run
-    different operators, `stragglers` and `skew` tell who is out of balance. Both cover the whole window, so over all
-    rows it adds up to the mean waiting per worker. What is positive could at best be taken off the path by perfect
-    balance. O(edges).
+    imbalance(k) = path_ns(k) - mean over the workers in the window of their time in k. A worker that comes or goes
+    during the window counts in proportion to the time that it is there. Workers count whatever they run; if they run
+    different operators, `stragglers` and `skew` tell who is out of balance.
+
+    Both terms cover the whole window, so the sum over all rows is the mean waiting per worker. The positive part is
+    the most that perfect balance could take off the path. O(edges).
     """
     keys = ["window", "type", "operator"] if parameters.by == "operator" else ["window", "type"]
     local = view.collect(view.local.group_by("window", "type", "operator").agg(nw.col("inside_ns").sum()))

@@ -40,18 +40,22 @@ _SIGMA = 1.4826
 class InvariantsParameters:
     """Parameters of `invariants`; limits that are absent are not checked."""
 
-    epoch_max_ns: Annotated[int | None, "No epoch takes longer, from its first event to its last."] = None
-    message_max_ns: Annotated[int | None, "No message takes longer, from send to read."] = None
-    operator_max_ns: Annotated[int | None, "No activation of an operator takes longer."] = None
-    progress_max_ns: Annotated[int | None, "No worker lets more time pass between progress messages."] = None
-    some_progress: Annotated[bool, "Every worker sends some progress to others in every epoch."] = True
-    progress_to_all: Annotated[bool, "For some_progress: to every other worker, not just to one."] = False
-    learn: Annotated[bool, "Compare every epoch with the ones before it as well."] = True
-    deviations: Annotated[float, "Learned limit: the median plus so many standard deviations, from the MAD."] = 6.0
-    tolerance: Annotated[float, "Learned limit: at least so much above the median, as a share of it."] = 0.25
-    least_ns: Annotated[int, "Learned limit: at least so much above the median; less is noise."] = 1_000
-    at_least: Annotated[int, "Learned limit: earlier epochs that there must be."] = 5
-    over: Annotated[int, "Learned limit: earlier epochs to look at, the latest ones."] = 20
+    epoch_max_ns: Annotated[int | None, "Limit for an epoch, from its first event to its last."] = None
+    message_max_ns: Annotated[int | None, "Limit for a message, from send to read."] = None
+    operator_max_ns: Annotated[int | None, "Limit for an activation of an operator."] = None
+    progress_max_ns: Annotated[int | None, "Limit for the time between two progress messages of a worker."] = None
+    some_progress: Annotated[bool, "Require that every worker sends progress to another worker in every epoch."] = True
+    progress_to_all: Annotated[bool, "With some_progress: require progress to every other worker, not just to one."] = (
+        False
+    )
+    learn: Annotated[bool, "Also compare every epoch with limits that are learned from the epochs before it."] = True
+    deviations: Annotated[
+        float, "Learned limit: the median plus this many standard deviations, estimated by the MAD."
+    ] = 6.0
+    tolerance: Annotated[float, "Learned limit: at least this share of the median above the median."] = 0.25
+    least_ns: Annotated[int, "Learned limit: at least this many ns above the median; less is noise."] = 1_000
+    at_least: Annotated[int, "Learned limit: needs at least this many earlier epochs."] = 5
+    over: Annotated[int, "Learned limit: looks at this many of the latest earlier epochs."] = 20
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -99,22 +103,24 @@ def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -
 
     Notes
     -----
-    Everything is strict: a limit that is reached is not violated. An edge belongs to the epoch that it carries.
+    A limit that is just reached is not violated. An edge belongs to the epoch that it carries.
 
-    - `epoch_max`: the latency window of the epoch, first event to last (under the rule set `st2` first edge to last);
-      the edge is the one that ended last.
-    - `message_max`: from send to read.
-    - `operator_max`: an activation without inner ones, from start to stop; the edge goes from its first vertex to its
-      last.
-    - `progress_max`: between two progress messages of a worker, counted where the second is sent; and from its last one
-      to the end of the last round. The latter has no `dst`.
-    - `some_progress`: workers that a worker sent progress to, by the epoch of the sender; the edge is the last one of
-      the worker in the epoch. One is enough (ST2), unless `progress_to_all` asks for all others.
+    - `epoch_max` limits the latency window of an epoch, from its first event to its last (under the rule set `st2`
+      from its first edge to its last). The edge in the row is the one that ended last.
+    - `message_max` limits the time from send to read.
+    - `operator_max` limits an activation without inner ones, from start to stop. The edge in the row goes from its
+      first vertex to its last.
+    - `progress_max` limits the time between two progress messages of a worker, which counts in the epoch in which the
+      second is sent. It also limits the time from the worker's last progress message to the end of the last round;
+      such a row has no `dst`.
+    - `some_progress` asks to how many workers a worker sent progress, by the epoch of the sender. The edge in the row
+      is the worker's last one in the epoch. One receiver is enough (ST2), unless `progress_to_all` asks for all
+      others.
 
-    A learned limit is the median of the largest value in each of the latest earlier epochs, plus `deviations` times
-    1.4826 MAD, and at least `tolerance` of it and `least_ns` more. There is one for every pair of workers, type and
-    channel, for every type, operator and worker, for every worker, and for the epochs themselves. The startup and the
-    shutdown are no rounds and not looked at. O(edges).
+    A learned limit comes from the largest value in each of the latest earlier epochs. It is the median of these plus
+    `deviations` times 1.4826 MAD, and at least `tolerance` of the median and `least_ns` above the median. There is one
+    limit for every pair of workers, type and channel, for every type, operator and worker, for every worker, and for
+    the epochs themselves. The startup and the shutdown are no rounds, and are not looked at. O(edges).
     """
     rows, _ = violations(run, parameters, parts=parts, windows=rounds(run), sends=progress_sends(run))
     return listed(rows)

@@ -51,10 +51,11 @@ class KHopsParameters:
 
     k: Annotated[int, "Number of hops, in edges.", Flags(("-k", "--hops"))] = 10
     through_waits: Annotated[
-        bool, "Follow waits as well; without them hops are causes only.", Flags(("--through-waits/--causes-only",))
+        bool, "Also follow waits; without them, hops are causes only.", Flags(("--through-waits/--causes-only",))
     ] = True
     weight: Annotated[
-        Literal["delivered", "transfer"], "A message weighs the time from send to read, or from send to arrival."
+        Literal["delivered", "transfer"],
+        "Weight of a message: its time from send to read (delivered), or from send to arrival (transfer).",
     ] = "delivered"
 
 
@@ -82,8 +83,8 @@ def k_hops(view: View, parameters: KHopsParameters) -> pl.DataFrame:
 
     Notes
     -----
-    O(k x edges): walks are counted per vertex, never listed. On frames across partitions every hop is a join of the
-    vertices that walks have reached with the edges.
+    Walks are counted per vertex, and never listed: O(k x edges). On frames across partitions, every hop is a join of
+    the edges with the vertices that walks have reached.
     """
     if parameters.k < 1:
         message = f"k is {parameters.k}, and must be at least 1."

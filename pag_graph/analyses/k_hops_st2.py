@@ -61,17 +61,17 @@ def k_hops_st2(run: Run, parameters: KHopsSt2Parameters) -> pa.Table:
 
     Notes
     -----
-    How the numbers differ from those of `k-hops`, which are exact:
+    The numbers of `k-hops` are exact. These differ from them in three ways:
 
-    - An edge follows another one if it ends at the *time* at which that one starts, on whatever worker and in whatever
-      epoch. Workers' clocks are not aligned, so events at one instant need have nothing to do with each other. What
-      is joined across epochs counts for the later one.
-    - Walks begin with every edge, but waits, that ends when a wait does; and with every data message that ends when
-      the edge right after a wait does, if that one is `processing`. A wait right after a wait opens nothing.
-      `k-hops` takes the data messages of the whole segment after the wait.
-    - There are no operators, no distinct edges, and a message weighs what two clocks make of it, at least 0.
+    - An edge follows another one if it starts at the *time* at which that one ends, on any worker and in any epoch.
+      Workers' clocks are not aligned, so events at the same time need not be related. A pair that is joined across
+      epochs counts for the later epoch.
+    - Walks begin with every edge, except waits, that ends when a wait ends. They also begin with every data message
+      that ends when the edge right after a wait ends, if that edge is `processing`. A wait right after a wait begins
+      no walk. `k-hops` takes the data messages of the whole segment after the wait.
+    - There are no operators and no distinct edges. A message weighs the difference of two clocks, and at least 0.
 
-    O(k x edges), and more where many edges end at one instant.
+    O(k x edges), and more if many edges end at the same time.
     """
     if parameters.k < 1:
         message = f"k is {parameters.k}, and must be at least 1."

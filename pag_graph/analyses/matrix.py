@@ -18,7 +18,7 @@ _DATA = str(ActivityType.DATA_MESSAGE)
 
 
 def matrix(view: View) -> pl.DataFrame:
-    """Count the messages and records that went from each worker to each other one.
+    """Count the messages and records that each worker sent to each other worker.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def matrix(view: View) -> pl.DataFrame:
 
     Notes
     -----
-    ST2 5.1.2 and the figures of 5.2.2. O(messages + workers^2).
+    The definition is that of ST2, 5.1.2, with the figures of 5.2.2. O(messages + workers^2).
     """
     data, pair = nw.col("type") == _DATA, ["window", "from_worker", "to_worker"]
     sent = view.collect(

@@ -38,8 +38,8 @@ def metrics(view: View) -> pl.DataFrame:
 
     Notes
     -----
-    ST2 5.1.2. Under the rule set `st2` the numbers are those that SnailTrail 2 writes to ``metrics.csv``, where a
-    message that arrives before it was sent takes no time. O(edges).
+    The definition is that of ST2, 5.1.2. Under the rule set `st2` the numbers are those that SnailTrail 2 writes to
+    ``metrics.csv``, where a message that arrives before it was sent takes no time. O(edges).
     """
     took = nw.col("duration_ns")
     edges = view.labelled("records", "read", "receive_buffer_ns").with_columns(

@@ -61,8 +61,9 @@ def participation(view: View) -> pl.DataFrame:
 
     Notes
     -----
-    O(edges log edges) for sorting, O(vertices + edges) for counting, whatever the number of paths. Counts are
-    floating-point numbers with exponents of their own: exact up to 2^53 paths, then rounded, never too large.
+    The cost does not depend on the number of paths: O(edges log edges) for sorting, O(vertices + edges) for counting.
+    Counts are floating-point numbers with exponents of their own. They are exact up to 2^53 paths, rounded above, and
+    never overflow.
     """
     view.run.require_aligned("Participations need aligned clocks")
     return view.over("touches", COLUMNS, _shares, PARTICIPATION)

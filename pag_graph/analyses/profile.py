@@ -32,9 +32,10 @@ class ProfileParameters:
     """Parameters of `profile` and `profile_rounds`."""
 
     by: Annotated[
-        Literal["all", "type", "operator", "worker", "pair"], "What to divide the path by; all gives every division."
+        Literal["all", "type", "operator", "worker", "pair"],
+        "What to divide the path by; all gives each of these divisions.",
     ] = "all"
-    n: Annotated[int, "Keys to list; what is left is summed up as (other). 0 lists all."] = 10
+    n: Annotated[int, "Number of keys to list; the rest is summed up as (other). 0 lists all."] = 10
 
 
 def profile(view: View, parameters: ProfileParameters) -> pl.DataFrame:
@@ -61,7 +62,7 @@ def profile(view: View, parameters: ProfileParameters) -> pl.DataFrame:
 
     Notes
     -----
-    CPA 7.3. O(path). Ties are listed by key.
+    The definition is that of CPA, 7.3. Rows of equal time are listed by key. O(path).
     """
     ranked = _first(divided(view, parameters), parameters.n).join(view.spans, on="window", maintain_order="left")
     return ranked.with_columns(share=share_of("path_ns", pl.col("span_ns")))

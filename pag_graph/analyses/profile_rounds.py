@@ -42,8 +42,8 @@ def profile_rounds(run: Run, parameters: ProfileParameters, *, parts: pa.Table) 
 
     Notes
     -----
-    A percentile is the smallest time of a round that this share of all rounds does not exceed (nearest rank), so it
-    was observed. O(rows log rows).
+    A percentile is the smallest time of a round that this share of all rounds does not exceed (nearest rank). So every
+    percentile is a time that was observed. O(rows log rows).
     """
     rows = pl.DataFrame(pl.from_arrow(parts))
     if not rows.height:

@@ -20,34 +20,44 @@ if TYPE_CHECKING:
 _HEAD = """\
 # Analyses
 
-Made from the definitions in `pag_graph/analyses`; change them there, and run
-`python -m pag_graph.analyses.reference_page > docs/analyses.md`.
+*Which question does which analysis answer, and what do its parameters and columns mean?*
 
-Every analysis is a command of `pag`, a method of `Pag` and a choice of `spark_jobs/analyse.py`. One that looks at a
-window takes `--epoch N`, `--role startup`, `--role shutdown` or `--between FROM TO`, and the slowest round without
-them; in Python `epoch=`, `role=`, `between=`. All print `--format table`, `json`, `csv`, `markdown` or `html` (one file
-with a picture, and nothing from elsewhere); `--top` bounds the rows of a table, and `--picture FILE.svg` draws them.
-The job writes one Parquet file per task, with a column `epoch`, to a folder that is new or empty, and takes parameters
-as `--set FIELD=VALUE`, with a value in JSON or a text.
-Times are nanoseconds from the run's origin.
+```sh
+pag critical-path run.pag --epoch 5
+```
+
+Every analysis takes a window of a run and returns a table. It is a command of `pag`, a method of `Pag` and a choice of
+`spark_jobs/analyse.py`. [All analyses](#all-analyses) lists them with the question that each answers. If you do not
+know where to begin, begin with [why](#why).
+
+- **Window.** `--epoch N`, `--role startup`, `--role shutdown` or `--between FROM TO` choose the window; without them,
+  the slowest round is used. In Python these are `epoch=`, `role=`, `between=`.
+- **Output.** All analyses print `--format table`, `json`, `csv`, `markdown` or `html` (one file with a picture, which
+  loads nothing from elsewhere). `--top` limits the rows of a table, and `--picture FILE.svg` draws them.
+- **Job.** `spark_jobs/analyse.py` writes one Parquet file per task, with a column `epoch`, to a folder that is new or
+  empty. It takes parameters as `--set FIELD=VALUE`, where the value is JSON or a text.
+- **Units.** Times are nanoseconds from the run's origin. "O(edges)" and the like say how the cost grows.
+
+This page is made from the definitions in `pag_graph/analyses`. To change it, change them, and run
+`python -m pag_graph.analyses.reference_page > docs/analyses.md`.
 
 ## Many windows, and large ones
 
-An analysis of a window looks at every epoch of a run in one pass with `--each`, and at windows of one length with
-`--every 10ms` (see [cli.md](cli.md)); in Python `pag.each("waits")` and `pag.series("waits", every_ns=10_000_000)`. The
-rows of all windows come in one table, and the graph is read in stretches of many windows, once.
+`--each` asks an analysis about every epoch of a run in one pass, and `--every 10ms` about windows of that length (see
+[cli.md](cli.md)). In Python these are `pag.each("waits")` and `pag.series("waits", every_ns=10_000_000)`. The rows of
+all windows come in one table. The graph is read once, in stretches of many windows.
 
 ```sh
 pag waits run.pag --each --format csv              # rows of all epochs, each with its epoch
 pag critical-path run.pag --each --format json
 ```
 
-Windows are the unit of distribution: `spark_jobs/analyse.py`, and `each(..., engine="spark")`, give stretches of
-windows to tasks, and a task holds the edges of its windows in memory. That is the fast plan, and the right one as long
-as the edges of one window fit into a task: about 100 bytes each, so 10 million edges are 1 GB.
+On Spark, `spark_jobs/analyse.py` and `each(..., engine="spark")` give stretches of windows to tasks. A task holds the
+edges of its windows in memory. This is the fast plan. It works as long as the edges of one window fit into a task: an
+edge takes about 100 bytes, so 10 million edges take 1 GB.
 
-Where they do not, **a window is spread over all executors**: `spark_jobs/analyse.py ... --across`, or a Spark session
-as `spark=` in Python. Nothing but sums, and what is listed below, comes to the driver. The rows are the same.
+If they do not fit, **a window is spread over all executors**: use `spark_jobs/analyse.py ... --across`, or a Spark
+session as `spark=` in Python. Only sums, and what is listed below, come to the driver. The rows are the same.
 
 ```sh
 spark-submit spark_jobs/analyse.py run.pag out/across --analysis skew --across
@@ -63,23 +73,24 @@ pag.skew(epoch=5, spark=spark)
 pag.each("traffic", spark=spark)
 ```
 
-- `metrics`, `matrix`, `traffic`, `waits`, `skew`: sums over edges, the same expressions in both plans.
-- `k-hops`: every hop joins the edges with the vertices that walks have reached; sums of each hop come to the driver.
-- `critical-path`, `profile`, `profile-rounds`, `imbalance`: paths are walked on the driver, over waits and what ended
-  them; the edges between are looked up by a join. The rows of the path come to the driver.
-- `blame`, `stragglers`: the same for the path of every wait, of which sums come to the driver.
-- `invariants`: the largest of each kind in a round, and what exceeds a limit, come to the driver, and so do the run's
-  progress messages.
+- `metrics`, `matrix`, `traffic`, `waits`, `skew` are sums over edges, by the same expressions in both plans.
+- `k-hops`: every hop joins the edges with the vertices that walks have reached. The sums of each hop come to the
+  driver.
+- `critical-path`, `profile`, `profile-rounds`, `imbalance`: the driver walks the paths over waits and what ended them,
+  and looks up the edges between by a join. The rows of the path come to the driver.
+- `blame`, `stragglers`: the same for the path of every wait. The sums of these paths come to the driver.
+- `invariants`: the largest value of each kind in a round, everything that exceeds a limit, and the run's progress
+  messages come to the driver.
 
-The others (`why`, `sample`, `slack`, `what-if`, `causal-profile`, `participation`, `k-hops-st2`, `diff`) refuse
-`--across` and `spark=`. Replays and counts of paths follow edges one after the other, in the order of time, and each
-needs what those before it left: spread over tasks, every level of the graph would be a round of messages between them,
-and a graph has at least as many levels as its critical path has edges. Choose shorter windows for them (`--between`,
-`--every`): what a shorter window says is exact for it.
+The other analyses (`why`, `sample`, `slack`, `what-if`, `causal-profile`, `participation`, `k-hops-st2`, `diff`) refuse
+`--across` and `spark=`. Replays and counts of paths follow edges one after the other in the order of time, and each
+step needs the result of the steps before it. If they were spread over tasks, every level of the graph would be a round
+of messages between them, and a graph has at least as many levels as its critical path has edges. For these analyses
+choose shorter windows (`--between`, `--every`): their answer is exact for the shorter window.
 
 ## All analyses
 
-"across" marks those that can spread one window.
+"across" marks those that can spread one window over Spark's executors.
 
 | analysis | looks at | across | answers |
 |---|---|---|---|
@@ -87,7 +98,8 @@ and a graph has at least as many levels as its critical path has edges. Choose s
 _TAIL = '''
 ## Your own
 
-A distribution adds an analysis with an entry point of the group `pag_graph.analyses` that names an `Analysis`:
+You can add an analysis without changing this repository. Your own distribution names an `Analysis` with an entry point
+of the group `pag_graph.analyses`:
 
 ```toml
 [project.entry-points."pag_graph.analyses"]
@@ -112,12 +124,13 @@ def longest_waits(view):
 ANALYSIS = TableAnalysis(name="longest-waits", function=longest_waits, schema=LONGEST_WAITS)
 ```
 
-A function is asked once for many windows, and once for a single one, which is a view of one: every row has the place of
-its `window`, and the rows of a window follow each other. Its module is imported by every command, so what takes long to
-import is best imported in the function.
+The function is called once for many windows, or once for a single one. In both cases every row of the view has the
+place of its `window`, and the rows of a window must follow each other. Every command imports the module, so import
+inside the function what takes long to import.
 
-Then there are `pag longest-waits`, `Pag.longest_waits` and `spark_jobs/analyse.py --analysis longest-waits`; executors
-need the distribution as well. What cannot be loaded, or takes a name that is taken, is left out with a warning.
+With this there are `pag longest-waits`, `Pag.longest_waits` and `spark_jobs/analyse.py --analysis longest-waits`.
+Executors need the distribution as well. An analysis that cannot be loaded, or that takes a name that is taken, is left
+out with a warning.
 '''
 _SCOPES = {Scope.WINDOW: "a window", Scope.RUN: "all rounds", Scope.PAIR: "two windows, or two runs"}
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)

@@ -44,10 +44,10 @@ _PERCENTILES = (50, 90, 99)
 class SampleParameters:
     """Parameters of `sample`."""
 
-    fraction: Annotated[float, "Share of the rounds to look at, over 0 and up to 1."] = 0.1
+    fraction: Annotated[float, "Share of the rounds to look at, above 0 and at most 1."] = 0.1
     confidence: Annotated[float, "Share of samples whose interval holds the true value, between 0 and 1."] = 0.95
-    strata: Annotated[int, "Draw from so many groups of rounds of like length; 1 draws uniformly from all."] = 1
-    seed: Annotated[int, "Another number draws other rounds."] = 0
+    strata: Annotated[int, "Draw from this many groups of rounds of similar length; 1 draws uniformly from all."] = 1
+    seed: Annotated[int, "Seed of the drawing; another number draws other rounds."] = 0
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -228,19 +228,20 @@ def sample(run: Run, parameters: SampleParameters, *, parts: pa.Table) -> Sample
 
     Notes
     -----
-    Rounds are drawn without replacement, with a seed: uniformly, or from `strata` groups of rounds of like length, in
-    proportion, at least two of each. Lengths and waiting of all rounds stand in the table of epochs; where a value is
-    known from there, `exact` has it beside the estimate. Intervals, all for a finite population, so that they have no
-    width where all rounds were looked at:
+    Rounds are drawn without replacement, with a seed. They are drawn uniformly, or from `strata` groups of rounds of
+    similar length, in proportion to the groups' sizes and at least two of each. The table of epochs has the length and
+    the waiting of all rounds. For values that are known from there, `exact` gives them beside the estimate.
+
+    All intervals are for a finite population, so they have no width if all rounds were looked at:
 
     - means: Student's t (Cochran, Sampling Techniques, 1977, 2.15; strata 5.13);
     - shares of the path: ratio of sums, linearised (Cochran 6.13; strata 6.48), cut at 0 and 1;
     - percentiles: order statistics with the hypergeometric distribution, exact for every distribution (David and
-      Nagaraja, Order Statistics, 2003, 7.1); with strata from the interval of the proportion (Woodruff 1952). An end is
-      null where so few rounds cannot bound it.
+      Nagaraja, Order Statistics, 2003, 7.1); with strata from the interval of the proportion (Woodruff 1952). An end
+      is null if so few rounds cannot bound it.
 
-    The first two are approximate: below about 30 rounds, or for what happens in few of them (`rounds`), they hold the
-    true value less often than they say. Only the files that hold rounds drawn are read.
+    The first two are approximate. With fewer than about 30 rounds, or for what happens in few rounds (`rounds`), they
+    contain the true value less often than they say. Only the files that hold the drawn rounds are read.
     """
     known = rounds(run).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
     seen = pl.DataFrame(pl.from_arrow(parts))

@@ -28,7 +28,7 @@ _PROCESSING = str(ActivityType.PROCESSING)
 class SkewParameters:
     """Parameters of `skew`."""
 
-    above: Annotated[float, "An operator is skewed if a worker reads more than so many times the mean."] = 1.5
+    above: Annotated[float, "An operator is skewed if a worker reads more than this many times the mean."] = 1.5
 
 
 def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
@@ -54,9 +54,9 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
 
     Notes
     -----
-    skew_ratio = most records of a worker / mean over all workers that run the same (`Run.peers`), from 1 (balance) to
-    their number (one reads all). Records count where their activation ends, also those that a scope read itself;
-    processing time is cut at the window's borders. O(edges).
+    skew_ratio = most records of a worker / mean over all workers that run the same (`Run.peers`). It goes from 1
+    (balance) to the number of these workers (one reads everything). Records count in the window in which their
+    activation ends, also records that a scope read itself. Processing time is cut at the window's borders. O(edges).
     """
     if parameters.above < 1:
         message = f"above is {parameters.above}, and must be at least 1: no largest value is below the mean."

@@ -42,7 +42,7 @@ class SlackParameters:
 
 
 def slack(view: View, parameters: SlackParameters) -> pl.DataFrame:
-    """Say by how much each activity may last longer before the window does.
+    """Say how much longer each activity may last before the window gets longer.
 
     Parameters
     ----------

@@ -32,7 +32,9 @@ _NO_WORK = [WAITING, UNKNOWN, *(str(k) for k in (ActivityType.IDLE, ActivityType
 class StragglersParameters:
     """Parameters of `stragglers`."""
 
-    above: Annotated[float, "A straggler works more than so many times the median of its like."] = 1.5
+    above: Annotated[
+        float, "A straggler works more than this many times the median of the workers that run the same."
+    ] = 1.5
 
 
 def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
@@ -57,12 +59,14 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
 
     Notes
     -----
-    Workers are compared with those that run the same (`Run.peers`), which where all run one dataflow are all. A
-    straggler works more than `above` times their median, and waiting is charged to it (see `blame`). If it read more
-    than `above` times the median's records as well, the cause is `data`; otherwise the worker, or its machine, takes
-    longer for the same: `speed`. Where no records are known nothing tells the two apart, and it is `speed`. A median
-    of an even number of workers is the mean of the middle two. Local messages of one worker to itself cost nothing
-    here. Cost as of `blame`.
+    Workers are compared with those that run the same (`Run.peers`); if all run one dataflow, these are all workers. A
+    straggler works more than `above` times their median, and waiting is charged to it (see `blame`). If it also read
+    more than `above` times the median's records, the cause is `data`. Otherwise the worker, or its machine, takes
+    longer for the same work, and the cause is `speed`. If no records are known, the two cannot be told apart, and the
+    cause is `speed`.
+
+    The median of an even number of workers is the mean of the middle two. Messages of a worker to itself cost nothing
+    here. The cost is that of `blame`.
     """
     if parameters.above < 1:
         message = f"above is {parameters.above}, and must be at least 1."

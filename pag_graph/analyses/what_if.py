@@ -70,17 +70,18 @@ class WhatIfParameters:
     """Parameters of `what_if`: one change, to all activities that every selection given includes; and others."""
 
     operator: Annotated[
-        tuple[int | str, ...], "Change the own time of these operators: numbers, addresses, or names (all so called)."
+        tuple[int | str, ...],
+        "Change the own time of these operators: numbers, addresses, or names (all operators of that name).",
     ] = ()
     worker: Annotated[tuple[int, ...], "Change the work of these workers."] = ()
     from_worker: Annotated[tuple[int, ...], "Change messages that these workers send."] = ()
     to_worker: Annotated[tuple[int, ...], "Change messages to these workers."] = ()
     channel: Annotated[tuple[int, ...], "Change messages on these channels."] = ()
-    type: Annotated[tuple[ActivityType, ...], "Change activities of these types; waiting as well."] = ()
+    type: Annotated[tuple[ActivityType, ...], "Change activities of these types; waiting is possible too."] = ()
     factor: Annotated[float | None, "Multiply durations by this; 0.5 is twice as fast."] = None
     duration_ns: Annotated[int | None, "Let each activation, message or wait take this long instead."] = None
     record_ns: Annotated[
-        float | None, "Let each activation take so much longer for every record that it reads; negative: shorter."
+        float | None, "Let each activation take this much longer for every record that it reads; negative: shorter."
     ] = None
     change: Annotated[
         tuple[str, ...], "Another change, as FIELD=VALUE words: 'operator=Map factor=0.5', 'from=1 to=0 factor=0'."
@@ -204,9 +205,9 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
 
     Notes
     -----
-    O(edges log edges) for sorting, O(vertices + edges) for the replay. Everything that is not changed takes as long
-    as it did, and comes in the same order: reads are not reordered, batches do not change, and nobody competes for
-    cores.
+    The window is replayed with the changes. Everything that is not changed takes as long as it did, and comes in the
+    same order: reads are not reordered, batches do not change, and workers do not compete for cores. O(edges log
+    edges) for sorting, O(vertices + edges) for the replay.
     """
     given = [parameters] if isinstance(parameters, WhatIfParameters) else list(parameters or [])
     changes = [part for one in given for part in (one, *map(partial(_read, one), one.change))]

@@ -43,12 +43,14 @@ _WIDTH = 118
 class WhyParameters:
     """Parameters of `why`."""
 
-    lines: Annotated[int, "Length budget: at most so many lines; what matters least is left out."] = 30
-    words: Annotated[int | None, "The same in words."] = None
-    above: Annotated[float, "A straggler works more than so many times the median of its like."] = 1.5
-    notable: Annotated[float, "Share of the time from which on something is called a cause."] = 0.25
-    message_share: Annotated[float, "A message is slow from this share of the median round on."] = 0.1
-    baseline: Annotated[int, "Earlier rounds to learn from what is usual; 0 for none."] = 20
+    lines: Annotated[int, "Print at most this many lines; the least important lines are left out."] = 30
+    words: Annotated[int | None, "Print at most this many words."] = None
+    above: Annotated[
+        float, "A straggler works more than this many times the median of the workers that run the same."
+    ] = 1.5
+    notable: Annotated[float, "Something is called a cause if it makes up at least this share of the time."] = 0.25
+    message_share: Annotated[float, "A message is slow if it takes at least this share of the median round."] = 0.1
+    baseline: Annotated[int, "Learn from this many earlier rounds what is usual; 0 for none."] = 20
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -250,28 +252,34 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
 
     Notes
     -----
-    One cause is named, the first of these that is large enough:
+    One cause is named. It is the first of these that is large enough:
 
-    - `data_skew`, `slow_worker`: a straggler (see `stragglers`) to which waiting of at least `notable` of the window is
-      charged (see `blame`); with more records, or without. Where workers run different operators, it also has `notable`
-      of the critical path.
+    - `data_skew`, `slow_worker`: there is a straggler (see `stragglers`), and waiting of at least `notable` of the
+      window is charged to it (see `blame`). With `data_skew` it read more records, with `slow_worker` it did not. If
+      workers run different operators, the straggler also has `notable` of the critical path.
     - `unknown`, `input`: half of the critical path is unknown, or waits for input.
-    - `wake_up`, `transfer`: `notable` of the path is the operating system's delay in waking workers, or messages. If
-      those to or from a worker that reads most of an operator's records (see `skew`) are that much, it says so.
-    - `bottleneck`: workers run different operators (`Run.peers`), and one of them works on half of the path. It works
-      more than `above` times the median of its like, or has no like and is waited for, for `notable` of the window. Or
-      all wait as for `uneven_work`.
-    - `uneven_work`, `taking_turns`: all workers wait for `notable` of their time, three quarters of it for one of them,
-      or not.
-    - `unusual`: the round is longer than earlier ones allow (see `invariants`) and than the median round, by `notable`.
-    - `work`: none of these; the workers are balanced, and it takes as long as the work takes.
+    - `wake_up`, `transfer`: `notable` of the path is the operating system's delay in waking workers, or is messages.
+      If messages to or from a worker that reads most of an operator's records (see `skew`) are that much, the report
+      says so.
+    - `bottleneck`: workers run different operators (`Run.peers`), and one of them works on half of the path. Also, it
+      works more than `above` times the median of the workers that run the same; or no other worker runs the same, and
+      others wait for it for `notable` of the window; or all workers wait as for `uneven_work`.
+    - `uneven_work`, `taking_turns`: all workers wait for `notable` of their time. With `uneven_work`, three quarters
+      of this is for one worker; with `taking_turns` it is not.
+    - `unusual`: the round is longer by `notable` than earlier rounds allow (see `invariants`), and than the median
+      round.
+    - `work`: none of these. The workers are balanced, and the window takes as long as the work takes.
 
-    `alarm` is true for all but `work`, `input` and `unknown`. What would help are replays (see `what-if`): everything
-    else takes as long as it did and comes in the same order. Confidence is `high` where at least 95 % of the path are
-    explained and nothing is doubtful (messages that may have ended a wait instead, other workers on which the path may
-    end, negative transfers, waits that are inferred, findings inside the window), `low` below 80 %, where everybody
-    waits at the end, or where the trace contradicts the rules. Cost: that of the analyses named, with `baseline`
-    earlier rounds read; under the rule set `stated` also four columns of all edges of the run, once.
+    `alarm` is true for all causes but `work`, `input` and `unknown`. What would help is found by replays (see
+    `what-if`): everything that is not changed takes as long as it did and comes in the same order.
+
+    Confidence is `high` if at least 95 % of the path are explained and nothing is doubtful. Doubtful are messages that
+    may have ended a wait instead, other workers on which the path may end, negative transfers, waits that are
+    inferred, and findings inside the window. Confidence is `low` below 80 %, if all workers wait at the end, or if the
+    trace contradicts the rules.
+
+    The cost is that of the analyses named, with `baseline` earlier rounds read. Under the rule set `stated`, four
+    columns of all edges of the run are also read, once.
     """
     parameters = parameters or WhyParameters()
     evidence = Evidence(

@@ -31,15 +31,16 @@ if TYPE_CHECKING:
 Status = Literal["candidate", "source", "never_cut", "blacklisted"]
 
 LevelParameter = Annotated[
-    int | None, "Count operators that are nested deeper in scopes as the scope at this depth; 0 is the dataflow."
+    int | None, "Count operators that are nested deeper than this as their scope at this depth; 0 is the dataflow."
 ]
 """The field `level` of parameters."""
 KeepParameter = Annotated[
-    tuple[int | str, ...], "Never insert a port at these operators: numbers, addresses, or names (all so called)."
+    tuple[int | str, ...],
+    "Never insert a port at these operators: numbers, addresses, or names (all operators of that name).",
 ]
 """The field `keep` of parameters."""
 PactParameter = Annotated[
-    tuple[str, ...], "What you know of a channel, where the log does not tell: 12=pipeline or 12=exchange."
+    tuple[str, ...], "The kind of a channel, if the log does not tell: 12=pipeline or 12=exchange."
 ]
 """The field `pact` of parameters."""
 _PACT_EXAMPLE = "pag advise run.pag --pact 12=pipeline --pact 14=exchange"
