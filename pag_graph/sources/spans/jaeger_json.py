@@ -21,6 +21,8 @@ from pag_graph.sources.spans.table import (
     NO_DURATION,
     NO_THREAD,
     Process,
+    are_texts,
+    are_times,
     lasting,
     nanoseconds,
     text,
@@ -95,9 +97,9 @@ def _add_together(lists: list[list[Any]], places: list[dict[str, Place]], rows: 
     if not columns:
         return True
     number, trace, name, start, duration, process, references, tags = columns
-    if not _are_texts(number, trace, name, process) or "" in number or "" in trace:
+    if not are_texts(number, trace, name, process) or "" in number or "" in trace:
         return False
-    if not _are_times(start, _LATEST) or not _are_times(duration, _LONGEST):
+    if not are_times(start, _LATEST) or not are_times(duration, _LONGEST):
         return False
     owners = chain.from_iterable(repeat(here, len(of)) for here, of in zip(places, lists, strict=True))
     place = [here.get(key) or _place_inside(span, rows) for here, key, span in zip(owners, process, spans, strict=True)]
@@ -117,14 +119,6 @@ def _add_together(lists: list[list[Any]], places: list[dict[str, Place]], rows: 
     return True
 
 
-def _are_texts(*columns: Sequence[Any]) -> bool:
-    return all(set(map(type, column)) == {str} for column in columns)
-
-
-def _are_times(column: Sequence[Any], before: int) -> bool:
-    return set(map(type, column)) == {int} and 0 <= min(column) <= max(column) < before
-
-
 def _references_together(
     spans: list[Any], stated: Sequence[Any], trace: Sequence[str], code: list[int], rows: SpanRows
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[str]]:
@@ -137,7 +131,7 @@ def _references_together(
             usual = max(map(len, stated)) == 1 and set(map(len, single)) == {len(_REFERENCE)}
         except (KeyError, TypeError, ValueError):
             usual = False
-        usual = usual and _are_texts(kinds, others) and "" not in others and _REFERENCES.keys() >= set(kinds)
+        usual = usual and are_texts(kinds, others) and "" not in others and _REFERENCES.keys() >= set(kinds)
         if usual and traces == tuple([trace[row] for row in owners]):
             return owners, [_REFERENCES[kind] for kind in kinds], [code[row] for row in owners], others
     each = [

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import base64
 import binascii
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pag_graph.sources.spans.table import (
     CHILD_OF,
     DATABASE,
     ERROR,
+    FEW,
     INTERNAL,
     KINDS,
+    LATEST_NS,
     LINK,
+    LONGEST_NS,
     NO_DURATION,
     NO_THREAD,
     Process,
+    are_texts,
+    are_times,
     lasting,
     nanoseconds,
     text,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from pag_graph.sources.spans.table import Place, SpanRows
+
+    I64 = NDArray[np.int64]
 
 FORMAT = "otlp"
 TICK_NS = 1
@@ -35,6 +47,12 @@ _DATABASE = ("db.system", "db.system.name")
 """Attributes of spans that talk to a database."""
 _BASE64_LENGTHS = (12, 24)
 """Of ids of 8 and 16 bytes, which as hexadecimal digits are 16 and 32 long."""
+_ID_DIGITS, _TRACE_DIGITS = 16, 32
+_MOST_DIGITS = 20
+_fields = itemgetter("spanId", "traceId", "name", "startTimeUnixNano", "endTimeUnixNano")
+"""What nearly all spans state."""
+_MAYBE = ("kind", "parentSpanId", "status", "links")
+"""What may be absent."""
 
 
 def is_record(record: Any) -> bool:
@@ -52,16 +70,21 @@ def read(record: dict[str, Any], rows: SpanRows) -> None:
     rows
         Where to add them; entries that are no spans are counted there.
     """
+    spans: list[Any] = []
+    places: list[Place] = []
     for resource_spans in record["resourceSpans"]:
         if not isinstance(resource_spans, dict):
             rows.drop("group_unreadable")
             continue
         resource = resource_spans.get("resource")
         process = resource_process(_attributes(resource.get("attributes") if isinstance(resource, dict) else None))
-        place = rows.place(process)
-        for span in _spans(resource_spans, rows):
-            if not isinstance(span, dict) or not _add(span, place, rows):
-                rows.drop("span_unreadable")
+        spans += _spans(resource_spans, rows)
+        places += [rows.place(process)] * (len(spans) - len(places))
+    if len(spans) >= FEW and _add_together(spans, places, rows):
+        return
+    for span, place in zip(spans, places, strict=True):
+        if not isinstance(span, dict) or not _add(span, place, rows):
+            rows.drop("span_unreadable")
 
 
 def resource_process(attributes: dict[str, str]) -> Process:
@@ -95,6 +118,70 @@ def _listed(owner: dict[str, Any], names: tuple[str, ...], rows: SpanRows) -> li
     return [entry for listed in lists for entry in listed]
 
 
+def _add_together(spans: list[Any], places: list[Place], rows: SpanRows) -> bool:
+    """Add spans column by column; returns False, and adds none, unless all state what is usual."""
+    try:
+        number, trace, name, *times = zip(*map(_fields, spans), strict=True)
+        kinds, parents, statuses, linked = ([span.get(field) for span in spans] for field in _MAYBE)
+        kind_of = {kind: _kind(kind) for kind in set(kinds)}
+    except (AttributeError, KeyError, TypeError):
+        return False
+    if float in set(map(type, kinds)):
+        # 2.0 is 2 for a dictionary, and no kind.
+        return False
+    if not are_texts(number, trace, name) or not _are_ids(number, _ID_DIGITS) or not _are_ids(trace, _TRACE_DIGITS):
+        return False
+    start, end = (_whole(column) for column in times)
+    if start is None or end is None or (start > end).any() or int((end - start).max()) > LONGEST_NS:
+        return False
+    thread, flags = _stated_together(spans, rows)
+    for row, status in enumerate(statuses):
+        if status and isinstance(status, dict) and status.get("code") in _FAILED:
+            flags[row] |= ERROR
+    operation = [where.operations.get(what) for where, what in zip(places, name, strict=True)]
+    if None in operation:
+        operation = [rows.operation(where, what) for where, what in zip(places, name, strict=True)]
+    code = [rows.traces.code(of) for of in trace]
+    references = []
+    for row, (parent, links) in enumerate(zip(parents, linked, strict=True)):
+        if above := parent and _id(parent):
+            references.append((row, CHILD_OF, code[row], above))
+        if links:
+            references += [(row, LINK, where, other) for where, other in _links(links, code[row], rows)]
+    rows.add_many(
+        (
+            *(code, number, [kind_of[kind] for kind in kinds], start, end),
+            *([where.process for where in places], operation, thread, flags),
+        ),
+        list(zip(*references, strict=True)) or ((), (), (), ()),
+    )
+    return True
+
+
+def _are_ids(column: Sequence[str], digits: int) -> bool:
+    """Tell whether all texts of a column have as many digits as usual, and are not all zeros."""
+    return set(map(len, column)) == {digits} and "0" * digits not in column
+
+
+def _whole(column: Sequence[Any]) -> I64 | None:
+    """Return times that are all whole numbers, or all digits; None for others."""
+    if are_texts(column):
+        digits = "".join(column)
+        if not (digits.isascii() and digits.isdigit()) or "" in column or max(map(len, column)) > _MOST_DIGITS:
+            return None
+        column = list(map(int, column))
+    return np.array(column, np.int64) if are_times(column, LATEST_NS) else None
+
+
+def _stated_together(spans: list[dict[str, Any]], rows: SpanRows) -> tuple[list[int], list[int]]:
+    """Return the threads and flags that attributes of spans state."""
+    threads, flags = [NO_THREAD] * len(spans), [0] * len(spans)
+    for row, span in enumerate(spans):
+        if attributes := span.get("attributes"):
+            threads[row], flags[row] = _stated(attributes, rows)
+    return threads, flags
+
+
 def _add(span: dict[str, Any], place: Place, rows: SpanRows) -> bool:
     get = span.get
     number, trace = _id(get("spanId")), _id(get("traceId"))
@@ -117,14 +204,22 @@ def _add(span: dict[str, Any], place: Place, rows: SpanRows) -> bool:
     row = rows.add(code, number, _kind(get("kind")), times, place.process, operation, thread, flags)
     if parent := _id(get("parentSpanId")):
         rows.refer(row, CHILD_OF, code, parent)
-    for link in _dicts(get("links")):
+    for where, other in _links(get("links"), code, rows):
+        rows.refer(row, LINK, where, other)
+    return True
+
+
+def _links(stated: Any, code: int, rows: SpanRows) -> list[tuple[int, str]]:
+    """Return the links of a span: code of the trace, and id."""
+    links = []
+    for link in _dicts(stated):
         other, where = _id(link.get("spanId")), _id(link.get("traceId"))
         if "startTimeUnixNano" in link:
             # A whole span, where none is looked for.
             rows.drop("span_unreadable")
         elif other:
-            rows.refer(row, LINK, rows.traces.code(where) if where else code, other)
-    return True
+            links.append((rows.traces.code(where) if where else code, other))
+    return links
 
 
 def _stated(attributes: Any, rows: SpanRows) -> tuple[int, int]:

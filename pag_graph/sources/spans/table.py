@@ -30,6 +30,8 @@ LATEST_NS: Final = 1 << 61
 LONGEST_NS: Final = 1 << 52
 """A span lasts no longer than this (52 days): what is longer has a wrong start or end."""
 NO_THREAD: Final = -1
+FEW: Final = 16
+"""Fewer spans than this are read one by one: columns take longer to be begun."""
 _CHUNK = 1 << 15
 _MANY = 1 << 9
 """So many spans are worth columns of their own."""
@@ -429,3 +431,13 @@ def text(value: Any) -> str:
     if type(value) is str:
         return value
     return str(value) if type(value) is int else ""
+
+
+def are_texts(*columns: Sequence[Any]) -> bool:
+    """Tell whether all values of columns are texts."""
+    return all(set(map(type, column)) == {str} for column in columns)
+
+
+def are_times(column: Sequence[Any], before: int) -> bool:
+    """Tell whether all values of a column are whole numbers from 0 on and below a limit."""
+    return set(map(type, column)) == {int} and 0 <= min(column) <= max(column) < before

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pag_graph.sources.spans.table import (
     CHILD_OF,
     DATABASE,
     ERROR,
+    FEW,
     INTERNAL,
     KINDS,
+    LATEST_NS,
+    LONGEST_NS,
     NO_DURATION,
     NO_THREAD,
     SHARED,
     Process,
+    are_texts,
+    are_times,
     lasting,
     nanoseconds,
     text,
@@ -26,6 +34,9 @@ if TYPE_CHECKING:
 
 FORMAT = "zipkin"
 TICK_NS = 1_000
+_fields = itemgetter("id", "traceId", "name", "timestamp", "duration")
+"""What nearly all spans state."""
+_NOTHING: dict[str, Any] = {}
 
 
 def is_record(record: Any) -> bool:
@@ -46,7 +57,10 @@ def read(record: Any, rows: SpanRows) -> None:
     rows
         Where to add them; entries that are no spans are counted there.
     """
-    for span in _spans(record):
+    spans = list(_spans(record))
+    if len(spans) >= FEW and _add_together(spans, rows):
+        return
+    for span in spans:
         if not isinstance(span, dict) or not _add(span, rows):
             rows.drop("span_unreadable")
 
@@ -57,6 +71,69 @@ def _spans(record: Any) -> Iterator[Any]:
             yield from part
         else:
             yield part
+
+
+def _add_together(spans: list[Any], rows: SpanRows) -> bool:
+    """Add spans column by column; returns False, and adds none, unless all state what is usual."""
+    try:
+        number, trace, name, start, duration = zip(*map(_fields, spans), strict=True)
+        kinds = [span.get("kind") for span in spans]
+        parents = [span.get("parentId") for span in spans]
+        kind_of = {kind: KINDS.get(text(kind).lower(), INTERNAL) for kind in set(kinds)}
+    except (AttributeError, KeyError, TypeError):
+        return False
+    if not are_texts(number, trace, name) or "" in number or "" in trace:
+        return False
+    if not are_times(start, LATEST_NS // TICK_NS) or not are_times(duration, LONGEST_NS // TICK_NS):
+        return False
+    place, thread, flags = _stated_together(spans, rows)
+    operation = [where.operations.get(what) for where, what in zip(place, name, strict=True)]
+    if None in operation:
+        operation = [rows.operation(where, what) for where, what in zip(place, name, strict=True)]
+    code = [rows.traces.code(of) for of in trace]
+    begin = np.array(start, np.int64) * TICK_NS
+    end = begin + np.array(duration, np.int64) * TICK_NS
+    owner = [row for row, parent in enumerate(parents) if text(parent)]
+    above = [text(parents[row]) for row in owner]
+    rows.add_many(
+        (
+            *(code, number, [kind_of[kind] for kind in kinds], begin, end),
+            *([where.process for where in place], operation, thread, flags),
+        ),
+        (owner, [CHILD_OF] * len(owner), [code[row] for row in owner], above),
+    )
+    return True
+
+
+def _stated_together(spans: list[dict[str, Any]], rows: SpanRows) -> tuple[list[Place], list[int], list[int]]:
+    """Return the places, threads and flags that endpoints and tags of spans state."""
+    places, threads, flags = [], [NO_THREAD] * len(spans), [0] * len(spans)
+    known: dict[Any, Place] = {}
+    for row, span in enumerate(spans):
+        tags, endpoint = span.get("tags"), span.get("localEndpoint")
+        stated = tags if type(tags) is dict else _NOTHING
+        where = endpoint if type(endpoint) is dict else _NOTHING
+        key = (
+            *(where.get("serviceName"), stated.get("host.name"), where.get("ipv4"), where.get("ipv6")),
+            stated.get("service.instance.id"),
+        )
+        try:
+            place = known.get(key)
+        except TypeError:  # lists and objects are no names
+            place = _place(where, stated, rows)
+        if place is None:
+            # True and 1 are one key, and two texts: only texts are remembered.
+            place = _place(where, stated, rows)
+            if all(part is None or type(part) is str for part in key):
+                known[key] = place
+        places.append(place)
+        if stated:
+            if thread := text(stated.get("thread.id")):
+                threads[row] = rows.threads.code(thread)
+            flags[row] = (ERROR if "error" in stated else 0) | (DATABASE if "db.system" in stated else 0)
+        if span.get("shared") is True:
+            flags[row] |= SHARED
+    return places, threads, flags
 
 
 def _add(span: dict[str, Any], rows: SpanRows) -> bool:
