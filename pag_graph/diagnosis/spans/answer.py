@@ -19,6 +19,7 @@ from pag_graph.diagnosis.spans.aggregates import (
 )
 from pag_graph.diagnosis.spans.sums import summed
 from pag_graph.errors import InvalidParameterError
+from pag_graph.sources.collector import without_collector
 from pag_graph.sources.spans.convert import convertible, write_requests
 from pag_graph.sources.spans.files import HELD, read_parts
 from pag_graph.sources.spans.request_parts import RequestParts, numbers_of
@@ -149,23 +150,30 @@ def answer(
         If there is no such trace.
     """
     with read_parts(sources, held=held) as parts:
-        requests = RequestParts(parts, sync=sync)
-        sums = summed(requests)
-        shown = _slowest_and_typical(sums)
-        if request is not None:
-            code = _trace_code(requests, request)
-            numbers = np.flatnonzero(sums.requests["trace"].to_numpy() == code).tolist()
-            shown += [("asked for", number) for number in numbers]
-        yield SpanAnswer(
-            requests=requests,
-            sums=sums,
-            shown=_shown(requests, sums, shown),
-            operations=by_operation(sums),
-            latencies=by_latency(sums),
-            call_paths=by_call_path(sums),
-            findings=[row for table in requests.findings() for row in _told(table.to_pylist())],
-            changes=_changes(sums, against, sync, held) if against else {},
-        )
+        with without_collector():
+            requests = RequestParts(parts, sync=sync)
+            made = _answered(requests, request)
+            if against:
+                made.changes.update(_changes(made.sums, against, sync, held))
+        yield made
+
+
+def _answered(requests: RequestParts, request: str | None) -> SpanAnswer:
+    sums = summed(requests)
+    shown = _slowest_and_typical(sums)
+    if request is not None:
+        code = _trace_code(requests, request)
+        numbers = np.flatnonzero(sums.requests["trace"].to_numpy() == code).tolist()
+        shown += [("asked for", number) for number in numbers]
+    return SpanAnswer(
+        requests=requests,
+        sums=sums,
+        shown=_shown(requests, sums, shown),
+        operations=by_operation(sums),
+        latencies=by_latency(sums),
+        call_paths=by_call_path(sums),
+        findings=[row for table in requests.findings() for row in _told(table.to_pylist())],
+    )
 
 
 def _slowest_and_typical(sums: Sums) -> list[tuple[str, int]]:

@@ -103,14 +103,12 @@ def _add_together(lists: list[list[Any]], places: list[dict[str, Place]], rows: 
         return False
     owners = chain.from_iterable(repeat(here, len(of)) for here, of in zip(places, lists, strict=True))
     place = [here.get(key) or _place_inside(span, rows) for here, key, span in zip(owners, process, spans, strict=True)]
-    operation = [where.operations.get(what) for where, what in zip(place, name, strict=True)]
-    if None in operation:
-        operation = [rows.operation(where, what) for where, what in zip(place, name, strict=True)]
+    operation = rows.operations_of(place, name)
     kind, thread, flags = _tags_together(tags, rows)
     for row, span in enumerate(spans):
         if "logs" in span and (logs := span["logs"]) and _failed(logs):
             flags[row] |= ERROR
-    code = [rows.traces.code(one) for one in trace]
+    code = rows.traces.of_column(trace)
     starts = np.array(start, np.int64) * TICK_NS
     ends = starts + np.array(duration, np.int64) * TICK_NS
     stated = _references_together(spans, references, trace, code, rows)

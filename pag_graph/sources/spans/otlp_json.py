@@ -138,24 +138,32 @@ def _add_together(spans: list[Any], places: list[Place], rows: SpanRows) -> bool
     for row, status in enumerate(statuses):
         if status and isinstance(status, dict) and status.get("code") in _FAILED:
             flags[row] |= ERROR
-    operation = [where.operations.get(what) for where, what in zip(places, name, strict=True)]
-    if None in operation:
-        operation = [rows.operation(where, what) for where, what in zip(places, name, strict=True)]
-    code = [rows.traces.code(of) for of in trace]
-    references = []
-    for row, (parent, links) in enumerate(zip(parents, linked, strict=True)):
-        if above := parent and _id(parent):
-            references.append((row, CHILD_OF, code[row], above))
-        if links:
-            references += [(row, LINK, where, other) for where, other in _links(links, code[row], rows)]
+    operation = rows.operations_of(places, name)
+    code = rows.traces.of_column(trace)
     rows.add_many(
         (
             *(code, number, [kind_of[kind] for kind in kinds], start, end),
             *([where.process for where in places], operation, thread, flags),
         ),
-        list(zip(*references, strict=True)) or ((), (), (), ()),
+        _references_together(parents, linked, code, rows),
     )
     return True
+
+
+def _references_together(
+    parents: Sequence[Any], linked: Sequence[Any], code: list[int], rows: SpanRows
+) -> Sequence[Sequence[Any]]:
+    """Return the references of spans, parents before links: row among them, kind, code of the trace, and id."""
+    owner = [row for row, parent in enumerate(parents) if parent]
+    above = [parents[row] for row in owner]
+    if not above or (are_texts(above) and _are_ids(above, _ID_DIGITS)):
+        stated = [(row, CHILD_OF, code[row], parent) for row, parent in zip(owner, above, strict=True)]
+    else:
+        stated = [(row, CHILD_OF, code[row], parent) for row in owner if (parent := _id(parents[row]))]
+    for row, links in enumerate(linked):
+        if links:
+            stated += [(row, LINK, where, other) for where, other in _links(links, code[row], rows)]
+    return list(zip(*stated, strict=True)) or ((), (), (), ())
 
 
 def _are_ids(column: Sequence[str], digits: int) -> bool:
@@ -225,7 +233,7 @@ def _links(stated: Any, code: int, rows: SpanRows) -> list[tuple[int, str]]:
 def _stated(attributes: Any, rows: SpanRows) -> tuple[int, int]:
     """Return the thread that attributes of a span state, and flags."""
     thread, flags = NO_THREAD, 0
-    for attribute in attributes if isinstance(attributes, list) else ():
+    for attribute in attributes if type(attributes) is list else ():
         key = attribute.get("key") if type(attribute) is dict else None
         if key == "thread.id":
             thread = rows.threads.code(stated) if (stated := _value(attribute)) else NO_THREAD
@@ -264,7 +272,9 @@ def _attributes(stated: Any) -> dict[str, str]:
 def _value(attribute: dict[str, Any]) -> str:
     """Return the value of an attribute as text; empty for what is no text or number."""
     value = attribute.get("value")
-    return text(next(iter(value.values()))) if isinstance(value, dict) and value else ""
+    for stated in value.values() if isinstance(value, dict) else ():
+        return stated if type(stated) is str else text(stated)
+    return ""
 
 
 def _dicts(values: Any) -> list[dict[str, Any]]:

@@ -140,6 +140,12 @@ class _Codes:
             code = self.codes[value] = len(self.codes)
         return code
 
+    def of_column(self, values: Sequence[Any]) -> list[int]:
+        codes = self.codes
+        for value in dict.fromkeys(values):
+            codes.setdefault(value, len(codes))
+        return [codes[value] for value in values]
+
     def in_order(self) -> tuple[list[Any], pl.Series]:
         """Return the values in order, and the new code of each old one."""
         values = sorted(self.codes)
@@ -189,6 +195,16 @@ class SpanRows:
         """Return the code of an operation; one that `place` knows need not be asked for."""
         code = place.operations[name] = self.operations.code(Operation(place.service, name))
         return code
+
+    def operations_of(self, places: Sequence[Place], names: Sequence[str]) -> list[int]:
+        """Return the codes of operations, given by place and name."""
+        codes = [place.operations.get(name, -1) for place, name in zip(places, names, strict=True)]
+        for row in [row for row, code in enumerate(codes) if code < 0] if -1 in codes else ():
+            place, name = places[row], names[row]
+            # A row before may have been the first one of this operation.
+            known = place.operations.get(name)
+            codes[row] = self.operation(place, name) if known is None else known
+        return codes
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count what is no span."""

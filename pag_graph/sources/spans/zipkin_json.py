@@ -87,10 +87,8 @@ def _add_together(spans: list[Any], rows: SpanRows) -> bool:
     if not are_times(start, LATEST_NS // TICK_NS) or not are_times(duration, LONGEST_NS // TICK_NS):
         return False
     place, thread, flags = _stated_together(spans, rows)
-    operation = [where.operations.get(what) for where, what in zip(place, name, strict=True)]
-    if None in operation:
-        operation = [rows.operation(where, what) for where, what in zip(place, name, strict=True)]
-    code = [rows.traces.code(of) for of in trace]
+    operation = rows.operations_of(place, name)
+    code = rows.traces.of_column(trace)
     begin = np.array(start, np.int64) * TICK_NS
     end = begin + np.array(duration, np.int64) * TICK_NS
     owner = [row for row, parent in enumerate(parents) if text(parent)]
@@ -107,33 +105,42 @@ def _add_together(spans: list[Any], rows: SpanRows) -> bool:
 
 def _stated_together(spans: list[dict[str, Any]], rows: SpanRows) -> tuple[list[Place], list[int], list[int]]:
     """Return the places, threads and flags that endpoints and tags of spans state."""
-    places, threads, flags = [], [NO_THREAD] * len(spans), [0] * len(spans)
-    known: dict[Any, Place] = {}
-    for row, span in enumerate(spans):
-        tags, endpoint = span.get("tags"), span.get("localEndpoint")
-        stated = tags if type(tags) is dict else _NOTHING
-        where = endpoint if type(endpoint) is dict else _NOTHING
-        key = (
-            *(where.get("serviceName"), stated.get("host.name"), where.get("ipv4"), where.get("ipv6")),
-            stated.get("service.instance.id"),
+    tags, endpoints = (
+        [stated if type(stated) is dict else _NOTHING for stated in [span.get(field) for span in spans]]
+        for field in ("tags", "localEndpoint")
+    )
+    # Errors and databases are rare, and so are shared ids.
+    flags = [(ERROR if "error" in stated else 0) | (DATABASE if "db.system" in stated else 0) for stated in tags]
+    for row in [row for row, span in enumerate(spans) if "shared" in span]:
+        flags[row] |= SHARED if spans[row]["shared"] is True else 0
+    threads = [stated.get("thread.id") for stated in tags]
+    if set(map(type, threads)) <= {str, type(None)} and "" not in threads:
+        known = {name: rows.threads.code(name) for name in dict.fromkeys(threads) if name is not None}
+        numbers = [known.get(name, NO_THREAD) for name in threads]
+    else:
+        numbers = [rows.threads.code(name) if (name := text(stated)) else NO_THREAD for stated in threads]
+    return _places_together(endpoints, tags, rows), numbers, flags
+
+
+def _places_together(endpoints: list[dict[str, Any]], tags: list[dict[str, Any]], rows: SpanRows) -> list[Place]:
+    """Return the process of each span; what one was made of is looked at once."""
+    keys = list(
+        zip(
+            *([where.get(field) for where in endpoints] for field in ("serviceName", "ipv4", "ipv6")),
+            *([stated.get(field) for stated in tags] for field in ("host.name", "service.instance.id")),
+            strict=True,
         )
-        try:
-            place = known.get(key)
-        except TypeError:  # lists and objects are no names
-            place = _place(where, stated, rows)
-        if place is None:
-            # True and 1 are one key, and two texts: only texts are remembered.
-            place = _place(where, stated, rows)
-            if all(part is None or type(part) is str for part in key):
-                known[key] = place
-        places.append(place)
-        if stated:
-            if thread := text(stated.get("thread.id")):
-                threads[row] = rows.threads.code(thread)
-            flags[row] = (ERROR if "error" in stated else 0) | (DATABASE if "db.system" in stated else 0)
-        if span.get("shared") is True:
-            flags[row] |= SHARED
-    return places, threads, flags
+    )
+    try:
+        rows_of = {key: row for row, key in enumerate(keys)}
+        known = {key: _place(endpoints[row], tags[row], rows) for key, row in rows_of.items()}
+        usual = all(part is None or type(part) is str for key in known for part in key)
+    except TypeError:  # lists and objects are no names
+        usual = False
+    if usual:
+        return [known[key] for key in keys]
+    # True and 1 are one key, and two texts.
+    return [_place(where, stated, rows) for where, stated in zip(endpoints, tags, strict=True)]
 
 
 def _add(span: dict[str, Any], rows: SpanRows) -> bool:

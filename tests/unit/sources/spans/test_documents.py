@@ -117,11 +117,10 @@ def test_a_span_whose_parts_are_of_any_type_is_a_span(name: str, odd: Any) -> No
 def test_a_span_among_the_references_of_another_one_is_counted() -> None:
     """Where a bracket is missing, the rest of a trace stands in a list of references."""
     otlp, jaeger = SpanRows(), SpanRows()
-    span = {"spanId": "a1", "traceId": "b1", "startTimeUnixNano": "5", "endTimeUnixNano": "7"}
-    otlp_json.read(
-        {"resourceSpans": [{"scopeSpans": [{"spans": [{**span, "links": [{**span, "spanId": "a2"}]}]}]}]}, otlp
-    )
-    span = {"spanID": "a1", "traceID": "b1", "startTime": 5, "duration": 2}
-    jaeger_json.read({"traceID": "b1", "spans": [{**span, "references": [{**span, "spanID": "a2"}]}]}, jaeger)
+    exported = {"spanId": "a1", "traceId": "b1", "startTimeUnixNano": "5", "endTimeUnixNano": "7"}
+    stated = {**exported, "links": [{**exported, "spanId": "a2"}]}
+    otlp_json.read({"resourceSpans": [{"scopeSpans": [{"spans": [stated]}]}]}, otlp)
+    shown = {"spanID": "a1", "traceID": "b1", "startTime": 5, "duration": 2}
+    jaeger_json.read({"traceID": "b1", "spans": [{**shown, "references": [{**shown, "spanID": "a2"}]}]}, jaeger)
     for rows in (otlp, jaeger):
         assert (rows.rows, rows.dropped) == (1, {"span_unreadable": 1})
