@@ -96,10 +96,10 @@ def closed_shape(rows: list[Closed], *, plateau: bool) -> dict[str, bool]:
     }
     if plateau:
         half = next(place for place, rate in enumerate(rates) if rate > max(rates) / 2)
-        shape["half of the best throughput is reached with 1,000 changes or fewer"] = rows[half].batch <= _FEW
-        shape["from there on throughput stays within half of the best"] = min(rates[half:]) > max(rates) / 2
+        shape["a batch of at most 1,000 changes reaches half of the best throughput"] = rows[half].batch <= _FEW
+        shape["for all larger batches, throughput stays above half of the best"] = min(rates[half:]) > max(rates) / 2
     else:
-        shape["throughput grows up to 100,000 changes or more"] = rows[peak].batch >= _MANY
+        shape["throughput grows up to a batch of 100,000 changes or more"] = rows[peak].batch >= _MANY
     return shape
 
 
@@ -109,11 +109,11 @@ def open_shape(rows: list[Open], closed: list[Closed]) -> dict[str, bool]:
     beside = [(row, min((c.latency_s for c in closed if c.per_s >= row.offered_per_s), default=0.0)) for row in rows]
     return {
         "the median grows with the load": all(one.p50_s < other.p50_s for one, other in pairwise(rows)),
-        "at the least load the slowest takes more than ten medians": rows[0].max_s > 10 * rows[0].p50_s,
-        "the slowest takes longer than a closed loop that does as much": all(
+        "at the smallest load, the slowest takes more than ten times the median": rows[0].max_s > 10 * rows[0].p50_s,
+        "the slowest change takes longer than in a closed loop that handles the load": all(
             row.max_s > least for row, least in beside
         ),
-        "what is offered beyond the best of the closed loop is not kept up with": not any(
+        "the program does not keep up with a load above the best throughput of the closed loop": not any(
             row.stable for row in rows if row.offered_per_s > best
         ),
     }
@@ -194,7 +194,7 @@ def page(*, quick: bool) -> list[str]:
     lines += _said(closed_shape(one, plateau=False))
     two = closed_loop("degrees", large, _up_to(most, _LARGE_INPUTS), 2)
     lines += [f"### `degrees`, {size}, two workers, closed loop", "", *_closed_table(two)]
-    lines += _said({"the best throughput is above that of one worker": _best(two) > _best(one)})
+    lines += _said({"the best throughput is higher than that of one worker": _best(two) > _best(one)})
     few = closed_loop("degrees", {"nodes": 10, "edges": 50}, _up_to(most, _SMALL_INPUTS), 1)
     lines += ["### `degrees`, 10 nodes and 50 edges, one worker, closed loop", "", *_closed_table(few, SMALL)]
     lines += _said(

@@ -78,7 +78,7 @@ def main() -> None:
     facts = f"{CORES} cores, load average {os.getloadavg()[0]:.2f}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     lines = [f"Measured on {facts}."]
     if os.getloadavg()[0] > CORES:
-        lines.append("The machine had other things to do: the deviations say how much that matters.")
+        lines.append("The machine also did other work; the deviations show how much this matters.")
     lines.append("")
     for program in PROGRAMS:
         found = study(program, _FEWEST if quick else 5, 60 * given.minutes)
