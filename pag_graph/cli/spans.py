@@ -145,12 +145,11 @@ def _print(told: SpanAnswer, top: int) -> None:
     heat = _heat(told)
     rows = [{**row, "by latency": heat[row["operation"]]} for row in told.operations[:top]]
     print_rows(_readable(rows), columns, "By operation (last column: share of the path, fastest requests first)")
+    columns = ["call path", "calls", "own", "path", "share"]
+    print_rows(_readable(_call_paths(told, top)), columns, "Call paths with most of the path, below their callers")
     if told.changes:
         _print_changes(told, top)
-    for found in told.findings:
-        measures = [f"{name} {found[name]:,}" for name in ("observed", "limit") if name in found]
-        said = f"finding: {found['finding']}: {found['action']} ({', '.join(measures)} {found['unit']})"
-        stderr().print(printable(said), markup=False, style="yellow")
+    _print_findings(told.findings, top)
     if facts["left_out_requests"]:
         count = facts["left_out_requests"]
         stderr().print(f"left out: {count:,} requests without their roots", markup=False, style="yellow")
@@ -171,6 +170,42 @@ def _heat(told: SpanAnswer) -> dict[str, str]:
             letters.append(_SHADES[min(len(_SHADES) - 1, round(share * len(_SHADES)))])
         marks[row["operation"]] = "".join(letters)
     return marks
+
+
+def _call_paths(told: SpanAnswer, top: int) -> list[dict[str, Any]]:
+    """Return the call paths that paths spend most time in, and those above them, from the roots down."""
+    rows = told.call_paths
+    latency = max(1, sum(row["path_ns"] for row in rows))
+    chosen: set[int] = set()
+    for place in sorted(range(len(rows)), key=lambda place: -rows[place]["path_ns"])[:top]:
+        above = place
+        while above >= 0 and above not in chosen:
+            chosen.add(above)
+            above = rows[above]["above"]
+    return [
+        {
+            "call path": f"{'  ' * rows[place]['depth']}{rows[place]['operation']}",
+            **{name: rows[place][name] for name in ("calls", "own_ns", "path_ns")},
+            "share": rows[place]["path_ns"] / latency,
+        }
+        for place in sorted(chosen)
+    ]
+
+
+def _print_findings(findings: list[dict[str, Any]], top: int) -> None:
+    """Say what is odd, the first ones of each name: hosts by the hundred have clocks by the thousand pairs."""
+    often: dict[str, int] = {}
+    for found in findings:
+        name = found["finding"]
+        often[name] = often.get(name, 0) + 1
+        if often[name] <= top:
+            measures = [f"{measure} {found[measure]:,}" for measure in ("observed", "limit") if measure in found]
+            said = f"finding: {name}: {found['action']} ({', '.join(measures)} {found['unit']})"
+            stderr().print(printable(said), markup=False, style="yellow")
+    for name, count in often.items():
+        if count > top:
+            said = f"finding: {name}: {count - top:,} more (--format json has all)"
+            stderr().print(printable(said), markup=False, style="yellow")
 
 
 def _print_changes(told: SpanAnswer, top: int) -> None:

@@ -75,7 +75,7 @@ class _Tree:
         """Take in spans of requests that have their roots."""
         parent, depth, operation = requests.spans.parent, requests.depth, requests.operation
         on_path = np.zeros(len(parent), np.int64)
-        np.add.at(on_path, requests.path.span, requests.path.end - requests.path.begin)
+        np.add.at(on_path, requests.path_owner, requests.path.end - requests.path.begin)
         place = np.full(len(parent), -1, np.int64)
         by_depth = spans[np.argsort(depth[spans], kind="stable")]
         for level in np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1):
@@ -145,8 +145,7 @@ def _path_rows(made: Requests, before: int) -> pl.DataFrame:
     """Return the parts of paths, summed by request and operation; requests are numbered from `before` on."""
     path = made.path
     number = np.repeat(np.arange(made.count), np.diff(made.begins))
-    message = made.under_way
-    owner = np.where(message, made.spans.parent[path.span], path.span)
+    message, owner = made.under_way, made.path_owner
     length = path.end - path.begin
     keep = ~made.orphan[number]
     rows = pl.DataFrame(

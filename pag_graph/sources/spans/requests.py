@@ -106,6 +106,11 @@ class Requests:
         return found
 
     @property
+    def path_owner(self) -> I64:
+        """Per part of the paths the span that it counts for: the caller, while a call or return is under way."""
+        return np.where(self.under_way, self.spans.parent[self.path.span], self.path.span)
+
+    @property
     def latency(self) -> I64:
         """Per request the root's duration."""
         roots = self.first[:-1]

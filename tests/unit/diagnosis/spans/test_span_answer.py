@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -101,6 +102,9 @@ def test_classes_of_latency_and_call_paths_cover_everything(two_sets: tuple[Requ
     tree = by_call_path(sums)
     assert sum(row["path_ns"] for row in tree) == made.latency.sum()
     assert sum(row["calls"] for row in tree) == len(made.row)
+    for operation in by_operation(sums):
+        paths = [row for row in tree if row["operation"] == operation["operation"]]
+        assert sum(row["path_ns"] for row in paths) == operation["path_ns"]
     for line, row in enumerate(tree):
         assert row["above"] < line
         assert row["depth"] == (tree[row["above"]]["depth"] + 1 if row["above"] >= 0 else 0)
@@ -124,6 +128,27 @@ def test_the_sample_is_answered_in_all_forms(tmp_path: Path, run_pag: RunPag) ->
     assert path
     assert run_pag("spans", SAMPLE, "--policy", "crisp", "--out", out)[0] == 2
     assert run_pag("spans", SAMPLE, "--format", "csv")[1].startswith("operation,calls,path_ns")
+
+
+def test_call_paths_are_shown_below_their_callers_and_findings_of_one_name_are_counted(
+    tmp_path: Path, run_pag: RunPag
+) -> None:
+    spans = [span("1", None, 0, 100, kind="client", host="h0", service="a", operation="top")]
+    for number in range(1, 13):
+        # Each call to a host of its own, whose clock is off.
+        place = {"kind": "client", "host": f"h{number - 1}", "service": f"s{number - 1}"}
+        spans.append(span(f"{number}0", f"{number - 1}" if number == 1 else f"{number - 1}1", 5, 9, **place))
+        there = {"kind": "server", "host": f"h{number}", "service": f"s{number}"}
+        spans.append(span(f"{number}1", f"{number}0", 1_000 * number, 1_000 * number + 2, **there))
+    spans[1] = replace(spans[1], parent="1", service="a")
+    (tmp_path / "spans.json").write_bytes(jaeger(spans))
+    code, text, errors = run_pag("spans", tmp_path / "spans.json", "--top", 3)
+    assert code == 0
+    tree = text.partition("Call paths")[2].splitlines()
+    names = [line.partition("  1 ")[0].rstrip() for line in tree if line.lstrip().startswith(("a.", "s"))]
+    assert names[:3] == ["a.top", "  a.op-10", "    s1.op-11"]
+    assert errors.count("finding: clock_estimated: host") == 3
+    assert "9 more (--format json has all)" in errors.replace("\n", " ")
 
 
 def test_names_from_traces_do_not_reach_the_terminal_as_they_are(tmp_path: Path, run_pag: RunPag) -> None:
