@@ -12,35 +12,49 @@ from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdo
 
 def advise_evaluate(
     before: Annotated[
-        list[Path], typer.Argument(metavar="BEFORE...", help="Stores of runs without the ports.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="BEFORE...", help="Stores of runs without the ports, four or more.", show_default=False),
     ],
     after: Annotated[
-        list[Path], typer.Option("--after", metavar="STORE", help="A run with the ports; four or more of them.")
+        list[Path],
+        typer.Option(
+            "--after", metavar="STORE", help="Store of a run with the ports; repeat it for four or more runs."
+        ),
     ],
     state: Annotated[
-        Path, typer.Option(metavar="FILE.json", help="What is known of the program's ports; made if it is not there.")
+        Path,
+        typer.Option(
+            metavar="FILE.json", help="File that remembers which ports helped; it is created if it does not exist."
+        ),
     ],
     port: Annotated[
         list[str] | None,
-        typer.Option(metavar="OPERATOR", help="Operator that got a port; else those that read across threads now."),
+        typer.Option(
+            metavar="OPERATOR", help="Operator that got a port. Default: all operators that now read across threads."
+        ),
     ] = None,
     pair: Annotated[
         list[str] | None,
-        typer.Option("--map", metavar="BEFORE=AFTER", help="Addresses of one operator, where its name does not tell."),
+        typer.Option(
+            "--map",
+            metavar="BEFORE=AFTER",
+            help="Addresses of one operator before and after, if its name does not tell.",
+        ),
     ] = None,
-    single: Annotated[bool, typer.Option("--single", help="Decide on fewer than four runs a side.")] = False,
+    single: Annotated[bool, typer.Option("--single", help="Decide even with fewer than four runs a side.")] = False,
     paper: Annotated[
-        bool, typer.Option("--paper", help="Compare one number, and revert what is not faster, as the paper does.")
+        bool,
+        typer.Option("--paper", help="Compare only the medians, and revert what is not faster, as the paper does."),
     ] = False,
     alpha: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Propose nothing more once this share of the candidates did not help."),
+        typer.Option(min=0, max=1, help="Stop proposing ports when this share of the candidates did not help."),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
 ) -> None:
-    """Compare runs before and after ports were inserted, and remember which helped.
+    """Compare runs before and after ports were inserted, and remember which ports helped.
 
-    The state is replaced as a whole: whoever is killed leaves the old one or the new one.
+    The state file is replaced as a whole: if the command is killed, the old or the new file is there.
 
     Example: pag advise-evaluate b*.pag --after a1.pag --after a2.pag --after a3.pag --after a4.pag --state advice.json
     """

@@ -44,18 +44,20 @@ ALARM = 9
 """Exit code where an analysis that looks for violations found any."""
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
-EpochOption = Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch to look at; the slowest where absent.")]
+EpochOption = Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch to look at. Default: the slowest round.")]
 RoleOption = Annotated[EpochRole | None, typer.Option("--role", help="Look at the startup or the shutdown instead.")]
 BetweenOption = Annotated[
     tuple[str, str] | None,
-    typer.Option("--between", metavar="FROM TO", help="Look at a free window, from the run's origin: 5ms 7500us."),
+    typer.Option(
+        "--between", metavar="FROM TO", help="Look at any stretch of time, counted from the run's origin: 5ms 7500us."
+    ),
 ]
 LatencyOption = Annotated[
     int | None,
     typer.Option("--latency", metavar="EPOCH", help="Look at an epoch from its first event on any worker to its last."),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
-TopOption = Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")]
+TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows to show in a table.")]
 
 
 class _AnswerFormat(StrEnum):
@@ -83,7 +85,7 @@ _COMMON: dict[str, tuple[Any, Any]] = {
     "top": (TopOption, 20),
     "picture": (
         Annotated[
-            Path | None, typer.Option("--picture", metavar="FILE.svg", help="Write a picture of the answer as well.")
+            Path | None, typer.Option("--picture", metavar="FILE.svg", help="Also write a picture of the answer.")
         ],
         None,
     ),
@@ -100,7 +102,7 @@ _SERIES: dict[str, tuple[Any, Any]] = {
             bool,
             typer.Option(
                 "--each",
-                help="Look at every epoch of the run in one pass, startup and shutdown as well; rows get `epoch`.",
+                help="Look at every epoch of the run, also startup and shutdown; rows have the column `epoch`.",
             ),
         ],
         False,
@@ -116,7 +118,9 @@ _SERIES: dict[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                "--step", metavar="TIME", help="From one such window's start to the next: 5ms makes them slide."
+                "--step",
+                metavar="TIME",
+                help="With --every: time from the start of one window to the next; 5ms lets windows of 10ms overlap.",
             ),
         ],
         None,
@@ -126,28 +130,41 @@ _PAIR: dict[str, tuple[Any, Any]] = {
     "against": (
         Annotated[
             Path | None,
-            typer.Option("--against", metavar="STORE", help="The run to compare with; without it, the same."),
+            typer.Option(
+                "--against", metavar="STORE", help="Store of the run to compare with. Default: the same store."
+            ),
         ],
         None,
     ),
     "against_epoch": (
-        Annotated[int | None, typer.Option("--against-epoch", help="Its epoch; else the same, or the median round.")],
+        Annotated[
+            int | None,
+            typer.Option(
+                "--against-epoch",
+                help="Epoch to compare with. Default: the same epoch of the other run, or the median round.",
+            ),
+        ],
         None,
     ),
     "against_role": (
-        Annotated[EpochRole | None, typer.Option("--against-role", help="Its startup or shutdown.")],
+        Annotated[EpochRole | None, typer.Option("--against-role", help="Compare with the startup or the shutdown.")],
         None,
     ),
     "against_between": (
         Annotated[
-            tuple[str, str] | None, typer.Option("--against-between", metavar="FROM TO", help="A free window of it.")
+            tuple[str, str] | None,
+            typer.Option("--against-between", metavar="FROM TO", help="Compare with any stretch of time."),
         ],
         None,
     ),
     "against_latency": (
         Annotated[
             int | None,
-            typer.Option("--against-latency", metavar="EPOCH", help="One of its epochs, first to last event."),
+            typer.Option(
+                "--against-latency",
+                metavar="EPOCH",
+                help="Compare with an epoch, from its first event on any worker to its last.",
+            ),
         ],
         None,
     ),

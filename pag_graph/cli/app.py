@@ -110,7 +110,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def _whole(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version, and end.")
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version, and exit.")
     ] = False,
 ) -> None:
     """Options of the command itself."""
@@ -215,15 +215,19 @@ def convert(
     trace: Annotated[Path, typer.Argument(help="Where to write the trace.", show_default=False)],
     form: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="Its format, such as activities; found out where absent."),
+        typer.Option(
+            "--format", metavar="NAME", help="Format of the log, such as activities. Default: it is detected."
+        ),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that exists.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that already exists.")] = False,
     keep_texts: Annotated[
-        bool, typer.Option("--keep-texts", help="Keep texts of Spark's logs: descriptions, SQL, reasons.")
+        bool, typer.Option("--keep-texts", help="Keep the texts of a Spark log: descriptions, SQL, reasons.")
     ] = False,
     epochs: Annotated[
         str | None,
-        typer.Option(metavar="batch|query|job", help="Map a log of Spark from one quiet instant to the next."),
+        typer.Option(
+            metavar="batch|query|job", help="For a Spark log: what an epoch is. The log is then converted in portions."
+        ),
     ] = None,
 ) -> None:
     """Convert a log to the canonical trace that everything else reads.
@@ -277,25 +281,27 @@ def build(
     rules: Annotated[
         RuleSet | None,
         typer.Option(
-            help="How time is typed: timely, stated by the source, or st2 for comparison.",
+            help="Rules that give types to workers' time: timely, stated by the source, or st2 for comparison.",
             show_default="what the trace asks for",
         ),
     ] = None,
     force_rules: Annotated[
-        bool, typer.Option("--force-rules", help="Build by rules that the trace contradicts; answers are doubtful.")
+        bool, typer.Option("--force-rules", help="Use rules that contradict the trace; answers are then doubtful.")
     ] = False,
-    engine: Annotated[EngineName, typer.Option(help="spark for jobs, local without Java.")] = EngineName.SPARK,
-    append: Annotated[bool, typer.Option("--append", help="Add the epochs that have ended since.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
+    engine: Annotated[EngineName, typer.Option(help="spark runs Spark jobs, local needs no Java.")] = EngineName.SPARK,
+    append: Annotated[bool, typer.Option("--append", help="Add the epochs that ended since the last build.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a store that already exists.")] = False,
     slice_events: Annotated[
-        int | None, typer.Option(min=1, help="Events that a task works on at a time; bounds its memory.")
+        int | None, typer.Option(min=1, help="Events that a task works on at a time; this limits its memory.")
     ] = None,
     clocks: Annotated[
         Clocks,
-        typer.Option(help="Align workers by recorded offsets or by the messages; auto: as the trace says."),
+        typer.Option(
+            help="How to align workers' clocks: by recorded offsets, by messages, or as the trace says (auto)."
+        ),
     ] = Clocks.AUTO,
     level: Annotated[
-        int, typer.Option(min=0, help="Deepest level of nested operators to tell apart; 0 for the innermost.")
+        int, typer.Option(min=0, help="Tell nested operators apart down to this level; 0 means the innermost.")
     ] = 0,
     query: QueryOption = None,
     alert_rules: AlertsOption = None,
@@ -413,7 +419,7 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
 @app.command()
 def draw(
     store: StoreArgument,
-    picture: Annotated[Path, typer.Argument(metavar="FILE.svg", help="Where to write it.", show_default=False)],
+    picture: Annotated[Path, typer.Argument(metavar="FILE.svg", help="File to write.", show_default=False)],
     epoch: EpochOption = None,
     role: RoleOption = None,
     between: BetweenOption = None,
@@ -457,12 +463,14 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
 
 @app.command()
 def demo(
-    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Leave the Neo4j server running.")] = True,
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Leave the Neo4j server running at the end.")] = True,
     trace: Annotated[str, typer.Option(help="Bundled trace: skewed or bfs.")] = "skewed",
     folder: Annotated[Path, typer.Option(help="Where to put the store.")] = Path(".pag"),
-    live: Annotated[bool, typer.Option("--live", help="Follow a program that runs instead; 10 s, no Java.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Follow a running program instead; takes 10 s and needs no Java.")
+    ] = False,
 ) -> None:
-    """See it all once: build a real trace on Spark, hear why it was slow, and query it in Neo4j.
+    """See everything once: build a real trace on Spark, say why it was slow, and query it in Neo4j.
 
     With --live, a program is followed while it runs: it sends its trace, epochs close, and alerts open.
 

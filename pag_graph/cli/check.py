@@ -36,7 +36,7 @@ def check(
     form: FormatOption = Format.TABLE,
     top: TopOption = 50,
 ) -> None:
-    """Check a trace event by event, or show the findings of a store: what is odd, where, and what was made of it.
+    """Check a trace event by event, or show the findings of a store: what is odd, where, and what was done about it.
 
     Example: pag check run.trace --severity warning
     """

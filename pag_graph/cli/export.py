@@ -25,17 +25,21 @@ def export(
     store: StoreArgument,
     output: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="File to write (for csv a folder); .gz compresses.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="File to write, or a folder for csv; the ending .gz compresses.", show_default=False
+        ),
     ],
-    to: Annotated[str | None, typer.Option("--to", metavar="FORMAT", help=f"{_FORMATS}; else by FILE's name.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="FORMAT", help=f"{_FORMATS}. Default: by the name of FILE.")
+    ] = None,
     epoch: EpochOption = None,
     role: RoleOption = None,
     between: BetweenOption = None,
     latency: LatencyOption = None,
-    path_only: Annotated[bool, typer.Option("--path-only", help="Only the critical path.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over what is there.")] = False,
+    path_only: Annotated[bool, typer.Option("--path-only", help="Write only the critical path.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite what is there.")] = False,
 ) -> None:
-    """Write the run, or a window of it, for Perfetto, Chrome, GraphML readers, spreadsheets, or as a picture.
+    """Write a run, or a window of it, for Perfetto, Chrome, GraphML readers or spreadsheets, or as a picture.
 
     Without a window the whole run is written. For networkx: pag_graph.open(STORE).to_networkx() in Python.
 

@@ -31,41 +31,58 @@ _TELL_EVERY_S = 10.0
 
 
 _Until = Annotated[
-    str, typer.Option(metavar="WHEN", help="When to stop: complete, forever, or idle:30s without anything new.")
+    str,
+    typer.Option(
+        metavar="WHEN",
+        help="When to stop: complete (the program has ended), forever, or idle:30s (nothing new for 30 s).",
+    ),
 ]
-_CommitEvery = Annotated[str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")]
+_CommitEvery = Annotated[str, typer.Option(metavar="TIME", help="Shortest time between two commits, such as 250ms.")]
 _Keep = Annotated[
-    str, typer.Option(metavar="all|N|TIME", help="Answered epochs to keep: the last 500, or those of the last 24h.")
+    str,
+    typer.Option(metavar="all|N|TIME", help="Answered epochs to keep: a number such as 500, or an age such as 24h."),
 ]
 _Settle = Annotated[
-    str, typer.Option(metavar="TIME", help="Time of the run after which unread messages hold no answer up any more.")
+    str, typer.Option(metavar="TIME", help="After this time of the run, unread messages no longer hold up answers.")
 ]
 _Memory = Annotated[
-    str, typer.Option("--memory", metavar="SIZE", help="Undecided rows in memory; what is beyond them is read again.")
+    str, typer.Option("--memory", metavar="SIZE", help="Undecided rows to keep in memory; further ones are read again.")
 ]
 _Listen = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; SOURCE is where it is kept.")
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Receive the trace from recorders at this address; SOURCE is where it is kept."
+    ),
 ]
 _Source = Annotated[
     Path,
-    typer.Argument(metavar="SOURCE", help="Where a recorder writes, or an event log of Spark.", show_default=False),
+    typer.Argument(
+        metavar="SOURCE", help="The trace that a recorder writes, or an event log of Spark.", show_default=False
+    ),
 ]
-_Rules = Annotated[RuleSet | None, typer.Option(help="How time is typed.", show_default="what the trace asks for")]
+_Rules = Annotated[
+    RuleSet | None,
+    typer.Option(
+        help="Rules that give types to workers' time: timely, stated by the source, or st2 for comparison.",
+        show_default="what the trace asks for",
+    ),
+]
 _TokenFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="With --listen: file of mode 600 with the token they must know.")
+    Path | None,
+    typer.Option(metavar="FILE", help="With --listen: file of mode 600 with the token that recorders must send."),
 ]
 _Trace = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where the trace of an event log grows; else STORE.trace.")
+    Path | None, typer.Option(metavar="DIR", help="Where to write the trace of an event log. Default: STORE.trace.")
 ]
 _Epochs = Annotated[
     str | None,
-    typer.Option(metavar="batch|query|job", help="SOURCE is an event log of Spark: what an epoch is."),
+    typer.Option(metavar="batch|query|job", help="If SOURCE is an event log of Spark: what an epoch is."),
 ]
 
 
 def follow(
     source: _Source,
-    store: Annotated[Path, typer.Argument(help="Where to make the store, or to go on.", show_default=False)],
+    store: Annotated[Path, typer.Argument(help="The store to make, or to continue.", show_default=False)],
     rules: _Rules = None,
     query: QueryOption = None,
     alert_rules: AlertsOption = None,
@@ -83,7 +100,7 @@ def follow(
     token_file: _TokenFile = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Build the graph of a trace while it is written: epochs can be asked about as soon as they are closed.
+    """Build the graph of a trace while it is written: epochs can be queried as soon as they are closed.
 
     Start it before the program or after it, stop it (Ctrl-C) and start it again as you like: it goes on where it was.
     Rows that are committed never change, and once the program has ended the store is the one that pag build makes.

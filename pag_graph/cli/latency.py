@@ -25,13 +25,15 @@ def latency(
     trace: Annotated[Path, TraceOption],
     store: Annotated[
         Path | None,
-        typer.Option("--store", metavar="STORE", help="Graph of it: also say why the slowest took so long."),
+        typer.Option(
+            "--store", metavar="STORE", help="Store of this trace: also say why the slowest input took so long."
+        ),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print it.")] = Format.TABLE,
+    form: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.TABLE,
 ) -> None:
     """Say how long input took, from when it was due to when the program saw it done.
 
-    Inputs that were not done count as well: a number among them prints as ">=". csv has a row per input.
+    Inputs that were not done count too; a number that they can change is printed with ">=". csv has a row per input.
 
     Example: pag latency trace --store run.pag
     """
@@ -64,14 +66,14 @@ def latency(
 def load_curve(
     traces: Annotated[
         list[Path],
-        typer.Argument(metavar="TRACE...", help="Traces of one program under other loads.", show_default=False),
+        typer.Argument(metavar="TRACE...", help="Traces of one program under different loads.", show_default=False),
     ],
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print it.")] = Format.TABLE,
+    form: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.TABLE,
 ) -> None:
-    """Put latencies of runs under different loads beside each other.
+    """Compare the latencies of runs under different loads.
 
     A run that did less than 99 % of what was offered is unstable: its latencies only tell how long it ran. In a closed
-    loop, input waits for the program, so that nothing is offered.
+    loop, input waits for the program, so nothing is offered.
 
     Example: pag load-curve 100k 200k 400k
     """

@@ -24,7 +24,7 @@ __all__ = ["mcp", "mcp_server"]
 def mcp(
     root: Annotated[Path, typer.Option(metavar="DIR", help="Folder of event logs; nothing outside of it is read.")],
 ) -> None:
-    """Answer programs that speak the Model Context Protocol, on standard input and output, about Spark's event logs.
+    """Answer assistants' questions about Spark's event logs, by the Model Context Protocol on standard input/output.
 
     There are four tools: list_logs, why, evidence and compare. They only read; answers are JSON of at most 8 KB.
 

@@ -53,14 +53,18 @@ class Through(StrEnum):
 def motif(
     pattern: Annotated[
         str | None,
-        typer.Argument(metavar="NAME|PATTERN", help="A named pattern, or a motif; lists the named ones where absent."),
+        typer.Argument(
+            metavar="NAME|PATTERN", help="A named pattern, or a motif. Without it, the named patterns are listed."
+        ),
     ] = None,
     store: Annotated[Path | None, typer.Argument(metavar="STORE", help="Directory of a built store.")] = None,
     epochs: Annotated[
-        str | None, typer.Option("--epochs", "-e", metavar="3-7", help="Epochs that edges end in, such as 4 or 1,3-7.")
+        str | None,
+        typer.Option("--epochs", "-e", metavar="3-7", help="Only edges that end in these epochs, such as 4 or 1,3-7."),
     ] = None,
     where: Annotated[
-        str | None, typer.Option("--where", "-w", metavar="FILTER", help="Such as 'e.duration_ns > ms(1)'.")
+        str | None,
+        typer.Option("--where", "-w", metavar="FILTER", help="Filter of the matches, such as 'e.duration_ns > ms(1)'."),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pattern or the filter.")
@@ -69,17 +73,22 @@ def motif(
         str | None, typer.Option("--columns", metavar="a.id,e.type", help="Columns to show, separated by commas.")
     ] = None,
     distinct: Annotated[
-        bool, typer.Option("--distinct", help="Keep named edges apart; without it two names may stand for one edge.")
+        bool, typer.Option("--distinct", help="Two names never stand for the same edge; without this they may.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Most matches to print; 20 in a table, else all.")
+        int | None,
+        typer.Option(
+            "--limit", "-n", min=1, help="Most matches to print. Default: 20 in a table, all in JSON and CSV."
+        ),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show how it would be found, and find nothing.")] = False,
-    analyse: Annotated[bool, typer.Option("--analyse", help="Show how it is found, with counted rows.")] = False,
-    engine: Annotated[Through, typer.Option(help="local without Java; graphframes needs its jar.")] = Through.LOCAL,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan only, and find nothing.")] = False,
+    analyse: Annotated[
+        bool, typer.Option("--analyse", help="Show the plan with the counted rows of each step.")
+    ] = False,
+    engine: Annotated[Through, typer.Option(help="local needs no Java; graphframes needs its jar.")] = Through.LOCAL,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Find a pattern of vertices and edges: a named one, or a motif in GraphFrames' language.
+    """Find a pattern of vertices and edges: a named pattern, or a motif in GraphFrames' language.
 
     Example: pag motif late_sender run.pag --epochs 3-7
 
@@ -159,10 +168,10 @@ def k_hop_paths(
     store: StoreArgument,
     k: Annotated[int, typer.Option("--k", "-k", min=1, max=MOST_HOPS, help="Number of hops, in edges.")] = 2,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="Most paths to list: those whose waits end first.")
+        int, typer.Option("--limit", "-n", min=1, help="Most paths to list; those whose waits end first are listed.")
     ] = _SHOWN_PATHS,
     through_waits: Annotated[
-        bool, typer.Option("--through-waits/--causes-only", help="Follow waits as well, or causes only.")
+        bool, typer.Option("--through-waits/--causes-only", help="Also follow waits, or follow causes only.")
     ] = True,
     epoch: EpochOption = None,
     role: RoleOption = None,
@@ -171,9 +180,9 @@ def k_hop_paths(
     spark: Annotated[bool, typer.Option("--spark", help="Use Spark instead of this process.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """List the paths of exactly k hops back from the ends of waits, and say how many there are.
+    """List the paths that lead to the ends of waits in exactly k hops, and say how many there are.
 
-    `pag k-hops` counts those of any length.
+    `pag k-hops` counts walks of all lengths up to k.
 
     Example: pag k-hop-paths run.pag -k 3 --epoch 7
     """

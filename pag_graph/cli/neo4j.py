@@ -18,7 +18,7 @@ from pag_graph.model.units import printable
 if TYPE_CHECKING:
     from pag_graph.neo4j_server.server import ServerStatus
 
-app = typer.Typer(no_args_is_help=True, help="Run a Neo4j server on this machine, load graphs into it, query them.")
+app = typer.Typer(no_args_is_help=True, help="Run a Neo4j server on this machine, load graphs into it, and query them.")
 
 _Format = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
 
@@ -26,16 +26,20 @@ _Format = Annotated[Format, typer.Option("--format", "-f", help="table for peopl
 @app.command()
 def start(
     home: Home = None,
-    bolt_port: Annotated[int, typer.Option(help="Port for drivers; the next free one if it is taken.")] = 7687,
-    http_port: Annotated[int, typer.Option(help="Port for Neo4j Browser; likewise.")] = 7474,
+    bolt_port: Annotated[
+        int, typer.Option(help="Port for drivers. If it is taken, the next free port is used.")
+    ] = 7687,
+    http_port: Annotated[
+        int, typer.Option(help="Port for Neo4j Browser. If it is taken, the next free port is used.")
+    ] = 7474,
     fixed_ports: Annotated[bool, typer.Option("--fixed-ports", help="Fail if a port is taken.")] = False,
     heap: Annotated[str, typer.Option(help="Memory for Java.")] = "512m",
     listen: Annotated[
-        str, typer.Option(help="Address to listen on; others than loopback let the network in.")
+        str, typer.Option(help="Address to listen on. Only a loopback address keeps the network out.")
     ] = "127.0.0.1",
     form: _Format = Format.TABLE,
 ) -> None:
-    """Start a real Neo4j Community server on loopback; install it first if needed.
+    """Start a real Neo4j Community server on this machine; it is installed first if needed.
 
     Example: pag neo4j start
     """
@@ -68,7 +72,7 @@ def stop(home: Home = None) -> None:
 
 @app.command()
 def status(home: Home = None, form: _Format = Format.TABLE) -> None:
-    """Say whether the server runs, and where.
+    """Say whether the server is running, and where.
 
     Example: pag neo4j status --format json
     """
@@ -88,14 +92,14 @@ app.command()(neo4j_answers.rescale)
 @app.command()
 def copy(
     target: Annotated[
-        Path, typer.Argument(metavar="TARGET", help="Home of the copy: a new folder.", show_default=False)
+        Path, typer.Argument(metavar="TARGET", help="Home of the copy; must be a new folder.", show_default=False)
     ],
     home: Home = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Exchange an earlier copy for a new one.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an earlier copy.")] = False,
 ) -> None:
-    """Copy what a stopped server holds into one that is read-only, with a password of its own: for those who only ask.
+    """Copy the data of a stopped server to a read-only server with its own password, for people who only query.
 
-    Neo4j Community has no roles, so whoever has the password of a server may write it; nobody can write a copy.
+    Neo4j Community has no roles, so everybody who has a server's password may write to it. Nobody can write to a copy.
 
     Example: pag neo4j copy /srv/pag-readers
     """
@@ -111,7 +115,7 @@ def copy(
 @app.command()
 def logs(
     home: Home = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many.")] = 40,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines.")] = 40,
 ) -> None:
     """Print the last lines of the server's log.
 
@@ -128,7 +132,7 @@ def reset(
     home: Home = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Stop the server and remove all its data; password and configuration are made anew at the next start.
+    """Stop the server and remove all its data. The next start makes a new password and configuration.
 
     Example: pag neo4j reset --yes
     """

@@ -17,15 +17,21 @@ _Cores = Annotated[int | None, typer.Option(min=1, metavar="N", help="Cores of t
 
 def advise(
     store: _Store,
-    epoch: Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch; the slowest round where absent.")] = None,
-    until: Annotated[int | None, typer.Option(help="Look at all rounds from there to this one together.")] = None,
-    beta: Annotated[float, typer.Option(help="Threads that work for this share of their time are bottlenecks.")] = 0.8,
+    epoch: Annotated[
+        int | None, typer.Option("--epoch", "-e", help="Epoch to look at. Default: the slowest round.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(help="Look at all rounds from the chosen epoch to this one as one window.")
+    ] = None,
+    beta: Annotated[
+        float, typer.Option(help="A thread that works for at least this share of its time is a bottleneck.")
+    ] = 0.8,
     cores: _Cores = None,
-    state: Annotated[Path | None, typer.Option(help="File of advise-evaluate: its trials are written too.")] = None,
+    state: Annotated[Path | None, typer.Option(help="File of advise-evaluate; its trials are written too.")] = None,
     home: Home = None,
     uri: Uri = None,
 ) -> None:
-    """Write where a thread more would help, beside the loaded epochs that were looked at.
+    """Write the answer of pag advise (where one more thread would help) into Neo4j, beside the loaded epochs.
 
     Example: pag neo4j advise run.pag --epoch 4
     """
@@ -51,7 +57,9 @@ def rescale(
     home: Home = None,
     uri: Uri = None,
 ) -> None:
-    """Write what it brought that workers joined or left, beside the loaded run; what was there is replaced.
+    """Write the answer of pag rescale (was adding workers worth it) into Neo4j, beside the loaded run.
+
+    An earlier answer is replaced.
 
     Example: pag neo4j rescale run.pag --period 10ms --first 0ms
     """

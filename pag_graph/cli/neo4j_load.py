@@ -21,23 +21,28 @@ _Store = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a bu
 _Detail = Annotated[
     Detail,
     typer.Option(
-        help="summary: sums; waits: and who waited for whom; critical: and the events on critical paths; full: all."
+        help="How much to load: summary (sums), waits (also who waited for whom), critical (also the events on critical"
+        " paths), full (everything)."
     ),
 ]
-_Sessions = Annotated[int, typer.Option(min=0, help="Sessions that write at once; 0: as this machine has cores.")]
-_Batch = Annotated[int, typer.Option("--batch-rows", min=1, help="Rows of a transaction.")]
-_Name = Annotated[str | None, typer.Option("--name", help="What to call the run; the store's name where absent.")]
-_Tags = Annotated[list[str] | None, typer.Option("--tag", help="Word to find the run by; may be given again.")]
-_Program = Annotated[str | None, typer.Option("--program", help="What ran.")]
+_Sessions = Annotated[
+    int, typer.Option(min=0, help="Sessions that write at once; 0 means one per core of this machine.")
+]
+_Batch = Annotated[int, typer.Option("--batch-rows", min=1, help="Rows per transaction.")]
+_Name = Annotated[str | None, typer.Option("--name", help="Name of the run. Default: the name of the store.")]
+_Tags = Annotated[list[str] | None, typer.Option("--tag", help="Tag to find the run by; may be repeated.")]
+_Program = Annotated[str | None, typer.Option("--program", help="The program that ran.")]
 _Form = Annotated[Format, typer.Option("--format", "-f", help="table for people, json for programs.")]
 
 
 def load(
     store: _Store,
-    epoch: Annotated[list[int] | None, typer.Option("--epoch", "-e", help="Epoch to load; all where absent.")] = None,
+    epoch: Annotated[
+        list[int] | None, typer.Option("--epoch", "-e", help="Epoch to load; may be repeated. Default: all epochs.")
+    ] = None,
     detail: _Detail = Detail.WAITS,
     again: Annotated[
-        bool, typer.Option("--again", help="Look at epochs that are there, too, and put them right.")
+        bool, typer.Option("--again", help="Also check epochs that are already loaded, and repair them.")
     ] = False,
     bulk: Annotated[
         bool, typer.Option("--bulk", help="First load of all epochs into the embedded server, which must be stopped.")
@@ -54,7 +59,7 @@ def load(
     program: _Program = None,
     form: _Form = Format.TABLE,
 ) -> None:
-    """Load epochs into Neo4j; doing it twice changes nothing, and a load that was killed goes on.
+    """Load epochs into Neo4j. Loading twice changes nothing, and a load that was killed can be continued.
 
     Example: pag neo4j load run.pag --detail full --epoch 5
     """
@@ -89,7 +94,7 @@ def export(
     tag: _Tags = None,
     program: _Program = None,
     final: Annotated[
-        bool, typer.Option("--final", help="Leave out epochs that more of the log may still change.")
+        bool, typer.Option("--final", help="Leave out epochs that may still change when the log grows.")
     ] = False,
     home: Home = None,
     uri: Uri = None,
@@ -97,7 +102,7 @@ def export(
     batch_rows: _Batch = 5_000,
     form: _Form = Format.TABLE,
 ) -> None:
-    """Load what was committed to a store since the last export; for schedulers, with exit code 0 also if nothing was.
+    """Load what was committed to a store since the last export. For schedulers: exit code 0 also if there was nothing.
 
     Example: pag neo4j export run.pag --format json
     """
@@ -126,7 +131,11 @@ def follow(
     store: _Store,
     detail: _Detail = Detail.WAITS,
     until: Annotated[
-        str, typer.Option(metavar="WHEN", help="When to stop: complete, forever, or idle:30s without anything new.")
+        str,
+        typer.Option(
+            metavar="WHEN",
+            help="When to stop: complete (the program has ended), forever, or idle:30s (nothing new for 30 s).",
+        ),
     ] = "complete",
     max_lag: Annotated[
         str, typer.Option(metavar="TIME", help="Longer than this no epoch waits: new ones get less detail then.")
@@ -135,7 +144,7 @@ def follow(
         str,
         typer.Option(
             metavar="all|DETAIL:N,...",
-            help="How many of the latest epochs keep which detail: full:20,critical:200,waits:2000,summary:all.",
+            help="How many of the latest epochs keep each detail: full:20,critical:200,waits:2000,summary:all.",
         ),
     ] = "all",
     name: _Name = None,
@@ -147,7 +156,7 @@ def follow(
     batch_rows: _Batch = 5_000,
     form: _Form = Format.TABLE,
 ) -> None:
-    """Load epochs as they are answered, while pag follow makes the store; stop it and start it again as you like.
+    """Load epochs as soon as they are answered, while pag follow makes the store. You can stop it and start it again.
 
     Ends with exit code 10 if the store was not complete.
 
@@ -185,7 +194,7 @@ def remove(
     home: Home = None,
     uri: Uri = None,
 ) -> None:
-    """Remove all that was loaded of a run; asks before, and says from which server.
+    """Remove everything that was loaded of a run. It says from which server, and asks first.
 
     Example: pag neo4j remove d21394c77821d3a9 --yes
     """

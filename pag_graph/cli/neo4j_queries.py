@@ -39,7 +39,7 @@ def runs(
     uri: Uri = None,
     form: _Format = Format.TABLE,
 ) -> None:
-    """List the runs that are loaded: what they are called, where and when they ran, their slowest rounds.
+    """List the loaded runs: their names, where and when they ran, and their slowest rounds.
 
     Example: pag neo4j runs --tag nightly
     """
@@ -54,11 +54,11 @@ def runs(
 
 def queries(
     name: Annotated[
-        str | None, typer.Argument(help="Tell all about this query; list all where absent.", show_default=False)
+        str | None, typer.Argument(help="Query to describe. Without it, all queries are listed.", show_default=False)
     ] = None,
     form: _Format = Format.TABLE,
 ) -> None:
-    """List the queries of the Cypher library, or tell what one takes and returns.
+    """List the queries of the Cypher library, or show the parameters and columns of one query.
 
     Example: pag neo4j queries held_up_by
     """
@@ -90,19 +90,19 @@ def query(
     name: Annotated[str, typer.Argument(help="Name of the query, or its last part.", show_default=False)],
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter; --NAME VALUE does the same."),
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Set a parameter; --NAME VALUE does the same."),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")] = 50,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the plan; do not run it.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Run it, and show what each step cost.")] = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="Rows to show in a table.")] = 50,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan, and do not run the query.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Run the query, and show the cost of each step.")] = False,
     home: Home = None,
     uri: Uri = None,
     form: _Format = Format.TABLE,
 ) -> None:
-    """Run a query of the Cypher library, for reading only.
+    """Run a query of the Cypher library. It only reads.
 
-    Its parameters are options: `pag neo4j queries NAME` lists them. Without --run the run that started last is
-    looked at, without --epoch its slowest round that is loaded.
+    Its parameters are options: `pag neo4j queries NAME` lists them. The default of --run is the run that started
+    last, the default of --epoch its slowest loaded round.
 
     Example: pag neo4j query waited_for --worker 2 --at_ns 16000000
     """
@@ -127,17 +127,19 @@ def browser(
     home: Home = None,
     saved: Annotated[
         Path | None,
-        typer.Option("--saved", help="Write all queries into this archive; drop it onto Browser to keep them there."),
+        typer.Option(
+            "--saved", help="Write all queries into this archive; drop the file onto Browser to save them there."
+        ),
     ] = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Serve guide and colours for Browser on another server, until Ctrl-C.")
+        bool, typer.Option("--serve", help="Serve guide and colours for the Browser of another server, until Ctrl-C.")
     ] = False,
-    port: Annotated[int, typer.Option("--port", help="Port to serve on; 0 for any.")] = 0,
+    port: Annotated[int, typer.Option("--port", help="Port to serve on; 0 means any free port.")] = 0,
     form: _Format = Format.TABLE,
 ) -> None:
-    """Say where Neo4j Browser is, with its guide, its colours and the saved queries.
+    """Say where to open Neo4j Browser, its guide, its colours and the saved queries.
 
-    The server of `pag neo4j start` opens the guide by itself after the login.
+    With the server of `pag neo4j start`, the guide opens by itself after the login.
 
     Example: pag neo4j browser --saved queries.zip
     """

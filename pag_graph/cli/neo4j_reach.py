@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pag_graph.sinks.neo4j.connection import Connection
 
 Home = Annotated[
-    Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
+    Path | None, typer.Option("--home", help="Folder of the server. Default: a folder in the user's data folder.")
 ]
 Uri = Annotated[
     str | None,
     typer.Option(
         "--uri",
-        help="Another server; NEO4J_URI where neither this nor --home is given. NEO4J_USERNAME, NEO4J_PASSWORD (or"
+        help="Address of another server. Default: NEO4J_URI, if --home is not given. NEO4J_USERNAME, NEO4J_PASSWORD (or"
         " NEO4J_PASSWORD_FILE) and NEO4J_CA are read from the environment.",
     ),
 ]

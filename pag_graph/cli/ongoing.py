@@ -19,15 +19,15 @@ def ongoing(
     store: StoreArgument,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="TRACE", help="The trace that is followed: show the critical path so far as well."),
+        typer.Option(metavar="TRACE", help="The trace that is followed: also show the critical path so far."),
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Say what a run that is followed is doing: which epoch goes on, whom it waits for, and what can only grow.
+    """Say what a followed run is doing: which epoch is open, which worker it waits for, which numbers can only grow.
 
-    It is what the follower saw when it looked last. None of it is final, and none of it is in a table of the store.
-    With --trace the rows that are not committed are looked at, for the critical path from the end of the last closed
-    epoch to where the slowest log is; what still waits there is unknown.
+    This is what the follower saw when it last looked. None of it is final, and none of it is in a table of the store.
+    --trace also reads the rows that are not committed. It shows the critical path from the end of the last closed
+    epoch to the point that the slowest worker's log has reached; what still waits there is unknown.
 
     Example: pag ongoing run.pag --trace run.trace
     """

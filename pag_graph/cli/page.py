@@ -16,19 +16,17 @@ def page(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")] = Path("page.html"),
     epoch: Annotated[
         list[int] | None,
-        typer.Option("--epoch", "-e", help="Epoch to show; the slowest where absent. May be repeated."),
+        typer.Option("--epoch", "-e", help="Epoch to show; may be repeated. Default: the slowest."),
     ] = None,
     panel: Annotated[
         list[str] | None,
-        typer.Option(
-            "--panel", metavar="ANALYSIS", help="Analysis to show; a usual choice where absent. May be repeated."
-        ),
+        typer.Option("--panel", metavar="ANALYSIS", help="Analysis to show; may be repeated. Default: the usual ones."),
     ] = None,
 ) -> None:
-    """Write lanes, the report and analyses of some epochs as one HTML file of at most 5 MB, to be sent.
+    """Write lanes, report and analyses of some epochs into one HTML file of at most 5 MB that you can send.
 
-    It is the workbench with its answers in it: lanes are zoomed and clicked without a server, and nothing is loaded.
-    What is there is replaced.
+    The file is the workbench with its answers inside: you can zoom and click without a server, and it loads nothing.
+    An existing file is replaced.
 
     Example: pag page run.pag -o page.html
     """

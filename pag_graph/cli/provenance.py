@@ -28,23 +28,28 @@ class ProvenanceFormat(StrEnum):
 def provenance(
     store: StoreArgument,
     epoch: Annotated[
-        int | None, typer.Option("--epoch", "-e", help="Walk back: rows of the log that its critical path is made of.")
+        int | None,
+        typer.Option(
+            "--epoch", "-e", help="Backward: the rows of the log that the critical path of this epoch is made of."
+        ),
     ] = None,
     clock: Annotated[
-        int | None, typer.Option("--clock", metavar="WORKER", help="Walk forward: what a wrong clock has touched.")
+        int | None,
+        typer.Option("--clock", metavar="WORKER", help="Forward: what a wrong clock of this worker has affected."),
     ] = None,
     parameter: Annotated[
-        str | None, typer.Option("--parameter", metavar="NAME", help="Walk forward: what its values have touched.")
+        str | None,
+        typer.Option("--parameter", metavar="NAME", help="Forward: what the values of this parameter have affected."),
     ] = None,
     form: Annotated[
         ProvenanceFormat,
         typer.Option("--format", "-f", help="table for people, json or csv for programs, prov-json for tools of PROV."),
     ] = ProvenanceFormat.TABLE,
 ) -> None:
-    """Say which commands made a store, when, on which machine, by which rules and of which trace.
+    """Say which commands made a store, when, on which machine, with which rules and of which trace.
 
-    prov-json is a document with everything: the run, its epochs, the states of its store, the files of the trace with
-    sizes and checksums, rules, parameters, commits, releases and users.
+    --format prov-json gives a document with everything: the run, its epochs, the states of its store, the files of the
+    trace with sizes and checksums, rules, parameters, commits, releases and users.
 
     Example: pag provenance run.pag --format prov-json
     """  # noqa: DOC501  (errors are shown)

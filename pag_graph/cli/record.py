@@ -19,14 +19,14 @@ def record(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the trace goes; PROGRAM.trace where absent.")
+        Path | None, typer.Option("--output", "-o", help="Where to write the trace. Default: PROGRAM.trace.")
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Compile quickly, to a program that is slow.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Compile quickly; the program is then slow.")] = False,
 ) -> None:
-    """Run an example program of the Timely adapter and check the trace that it leaves.
+    """Run an example program of the Timely adapter, and check the trace that it writes.
 
-    All other arguments go to the program, such as --seed N, -w WORKERS, -n PROCESSES (all are started, over loopback),
-    --step (spin instead of parking). Its own: pag record PROGRAM -- --help
+    All other arguments go to the program: --seed N, -w WORKERS, -n PROCESSES (all are started on this machine), --step
+    (spin instead of parking) and others. To list them: pag record PROGRAM -- --help
 
     Example: pag record skewed -o run.trace -w 4 --seed 7
     """

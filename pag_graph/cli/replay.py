@@ -16,11 +16,19 @@ from pag_graph.model.units import duration, nanoseconds
 def replay(
     trace: Annotated[Path, typer.Argument(help="A recorded trace.", show_default=False)],
     to: Annotated[
-        str, typer.Option("--to", metavar="TRACE", help="Where to write it, or tcp://HOST:PORT.", show_default=False)
+        str,
+        typer.Option(
+            "--to", metavar="TRACE", help="Where to write it, or tcp://HOST:PORT to send it.", show_default=False
+        ),
     ],
-    speed: Annotated[str, typer.Option(metavar="2x|max", help="How much faster than it was recorded.")] = "1x",
+    speed: Annotated[
+        str, typer.Option(metavar="2x|max", help="Speed, such as 2x for twice as fast as recorded.")
+    ] = "1x",
     flush_every: Annotated[
-        str, typer.Option(metavar="TIME", help="How often events become files, as Config::flush_every.")
+        str,
+        typer.Option(
+            metavar="TIME", help="How often events are written to files, as Config::flush_every of the adapter."
+        ),
     ] = "500ms",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that exists.")] = False,
     token_file: Annotated[
@@ -28,10 +36,10 @@ def replay(
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Write or send a recorded trace as its recorder did, in portions that come when they are due: to try pag follow.
+    """Write or send a recorded trace in portions at the recorded pace, as its recorder did. Use it to try pag follow.
 
-    The loop is open: it waits for nobody. If more than one of a hundred events comes over 50 ms late, the run measures
-    nothing, and ends with exit code 1.
+    Events are due by the clock, and the command waits for nobody. If more than one of a hundred events is over 50 ms
+    late, the run is no valid measurement, and ends with exit code 1.
 
     Example: pag replay run.trace --speed 2x --to replayed.trace
     """  # noqa: DOC501  (an exit code is no error)

@@ -60,12 +60,12 @@ _COLUMNS = {
 
 
 Period = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Input was due once in this time: 10ms. With --first.")
+    str | None, typer.Option(metavar="TIME", help="Time from one input to the next, by the clock: 10ms. Needs --first.")
 ]
 First = Annotated[
     str | None, typer.Option(metavar="TIME", help="When the input of epoch 0 was due, from the run's origin.")
 ]
-Inputs = Annotated[Path | None, typer.Option(metavar="TRACE", help="The run's trace, which says when input was due.")]
+Inputs = Annotated[Path | None, typer.Option(metavar="TRACE", help="Trace of the run, which says when input was due.")]
 
 
 class Due(TypedDict):
@@ -91,18 +91,20 @@ def rescale(
     first: First = None,
     inputs: Inputs = None,
     cores: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Cores of each host: says where workers outnumber them.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Cores of each host; tells when there are more workers than cores."),
     ] = None,
     table: Annotated[_Table, typer.Option(help="What to list.")] = _Table.OPERATIONS,
     weight: Annotated[_Weight, typer.Option(help="What percentiles count.")] = _Weight.EPOCHS,
     routing: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CSV with t,bin,from,to: which bins of keys moved.")
+        Path | None,
+        typer.Option(metavar="FILE", help="CSV file with the columns t,bin,from,to: which bins of keys moved."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many rows to show in a table.")] = 20,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also draw it.")] = None,
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print it.")] = Format.TABLE,
+    top: Annotated[int, typer.Option(min=1, help="Rows to show in a table.")] = 20,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also draw a picture of it.")] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.TABLE,
 ) -> None:
-    """Say what it brought, and what it cost, that workers joined or left.
+    """Say what was gained, and what it cost, when workers joined or left.
 
     Example: pag rescale run.pag --period 10ms --first 0ms --table phases
     """
@@ -125,13 +127,23 @@ def rescale(
 
 
 def rescale_overhead(
-    base: Annotated[list[Path], typer.Argument(metavar="BASE...", help="Stores of runs without it.")],
-    fork: Annotated[list[Path], typer.Option("--fork", metavar="FORK", help="A store of a run with it; several.")],
-    form: Annotated[Format, typer.Option("--format", "-f", help="How to print it.")] = Format.TABLE,
+    base: Annotated[
+        list[Path],
+        typer.Argument(metavar="BASE...", help="Stores of runs of the program that cannot rescale, four or more."),
+    ],
+    fork: Annotated[
+        list[Path],
+        typer.Option(
+            "--fork",
+            metavar="FORK",
+            help="Store of a run of the program that can rescale; repeat it for four or more runs.",
+        ),
+    ],
+    form: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.TABLE,
 ) -> None:
-    """Say what it costs a program to be able to rescale, while nobody joins or leaves.
+    """Say how much slower a program is because it is able to rescale, while no worker joins or leaves.
 
-    Example: pag rescale-overhead base1.pag base2.pag base3.pag --fork f1.pag --fork f2.pag --fork f3.pag
+    Example: pag rescale-overhead b1.pag b2.pag b3.pag b4.pag --fork f1.pag --fork f2.pag --fork f3.pag --fork f4.pag
     """
     from pag_graph import api
 

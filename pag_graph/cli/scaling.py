@@ -12,17 +12,24 @@ from pag_graph.store.in_place import check_output, write_whole
 
 
 def scaling(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Stores: two or more.", show_default=False)],
-    n: Annotated[int, typer.Option("-n", min=1, help="Activities and operators to tell apart.")] = 5,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Stores of two or more runs.", show_default=False)
+    ],
+    n: Annotated[
+        int, typer.Option("-n", min=1, help="Number of types and of operators to list; the rest is summed up.")
+    ] = 5,
     cores: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Cores that the runs had: says where workers outnumber them.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Cores that the runs had; tells when there were more workers than cores."
+        ),
     ] = None,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also draw it.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also draw a picture of it.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
 ) -> None:
     """Compare the critical paths of runs of one program with different numbers of workers.
 
-    Runs with as many workers are repetitions. The rounds that all runs have are compared.
+    Runs with the same number of workers are repetitions. Only the rounds that all runs have are compared.
 
     Example: pag scaling w1.pag w2.pag w4.pag --cores 4
     """

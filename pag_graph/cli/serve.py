@@ -18,22 +18,26 @@ if TYPE_CHECKING:
 def serve(
     places: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[STORE|DIR]...", help="Stores, event logs of Spark, or folders; else this folder."),
+        typer.Argument(
+            metavar="[STORE|DIR]...", help="Stores, event logs of Spark, or folders. Default: the current folder."
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches the default.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Only this machine can reach the default.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port; a free one from 8765 on where absent.")
+        int | None, typer.Option(min=0, max=65535, help="Port. Default: the first free port from 8765 on.")
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File of mode 600 with the token of the link, instead of a random one."),
+        typer.Option(metavar="FILE", help="File of mode 600 with the token for the link. Default: a random token."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve the workbench: explore runs in a browser, until Ctrl-C.
 
-    The page shows all runs of the given folders; each has its epochs, its lanes with the critical path, every analysis,
-    replays, and comparisons. It needs the link that is printed; no run is changed, and nothing comes from elsewhere.
+    The page shows all runs of the given folders: their epochs, lanes with the critical path, all analyses, replays and
+    comparisons. Open it with the printed link. It changes no run, and loads nothing from other hosts.
 
     Example: pag serve .pag --open
     """  # noqa: DOC501  (the constructor of an error is taken for one)

@@ -32,23 +32,31 @@ class Policy(StrEnum):
 
 
 def spans(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Files of spans, or folders of such.")],
-    policy: Annotated[Policy, typer.Option(help="Whose rules: ours, or for comparison Jaeger's UI or CRISP.")] = (
-        Policy.PAG
-    ),
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE...", help="Files of spans, or folders with such files.")
+    ],
+    policy: Annotated[
+        Policy,
+        typer.Option(help="Rules of the critical path: pag, or for comparison those of Jaeger's UI or of CRISP."),
+    ] = (Policy.PAG),
     sync: Annotated[
         list[str] | None,
-        typer.Option(metavar="SERVICE[/OPERATION]", help="It waits for all that it calls; may be repeated."),
+        typer.Option(
+            metavar="SERVICE[/OPERATION]",
+            help="This service or operation waits for everything that it calls; may be repeated.",
+        ),
     ] = None,
-    request: Annotated[str | None, typer.Option(metavar="ID", help="Show this trace as well.")] = None,
+    request: Annotated[
+        str | None, typer.Option(metavar="ID", help="Also show this trace. With --out: keep only this trace.")
+    ] = None,
     against: Annotated[
-        list[Path] | None, typer.Option(metavar="TRACE", help="Compare with these spans, before; may be repeated.")
+        list[Path] | None, typer.Option(metavar="TRACE", help="Spans from before to compare with; may be repeated.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")
     ] = None,
     slowest: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="With --out: keep the N slowest requests only.")
+        int | None, typer.Option(metavar="N", min=1, help="With --out: keep only the N slowest requests.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace what is in the directory.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 8,

@@ -29,62 +29,73 @@ _Logs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="LOG...",
-        help="Event logs: files, rolling directories, directories of logs; or such at s3://, gs://, abfss://.",
+        help="Event logs: files, rolling directories, or folders of logs; also at s3://, gs://, abfss://, hdfs://.",
     ),
 ]
 _Html = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also write a page with a timeline by executor.")]
 _Markdown = Annotated[
-    Path | None, typer.Option(metavar="FILE.md", help="Also write it as Markdown, for a comment or an issue.")
+    Path | None, typer.Option(metavar="FILE.md", help="Also write the answer as Markdown, for a comment or an issue.")
 ]
 _Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")]
 _Cores = Annotated[
-    list[int] | None, typer.Option(metavar="N", min=1, help="Predict the end with so many cores; may be repeated.")
+    list[int] | None, typer.Option(metavar="N", min=1, help="Predict the end with this many cores; may be repeated.")
 ]
 _Independent = Annotated[
     list[str] | None,
     typer.Option(
         metavar="JOBS",
-        help="Predict the end if these need not wait for each other, as 3,4,5 or 'query 0,query 1'; may be repeated.",
+        help="Predict the end if these jobs do not wait for each other: 3,4,5 or 'query 0,query 1'; may be repeated.",
     ),
 ]
 _Calibrate = Annotated[
     Path | None,
     typer.Option(
-        metavar="LOG", help="A log of the same program with other cores: it tells what sharing processors costs."
+        metavar="LOG",
+        help="Log of the same program with another number of cores; it tells how much tasks slow each other down.",
     ),
 ]
 _Processors = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Processors of each host, for other numbers of cores.")
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Number of processors of each host; makes predictions for other numbers of cores more exact.",
+    ),
 ]
 _KeepTexts = Annotated[
     bool,
     typer.Option(
-        "--keep-texts", help="Keep descriptions of jobs, SQL and reasons in full; the files are then yours alone."
+        "--keep-texts", help="Keep descriptions of jobs, SQL and reasons in full; only you can then read the files."
     ),
 ]
 _Against = Annotated[
     list[str] | None,
-    typer.Option(metavar="LOG", help="Say where the run differs from this one; repeated, from the middle one."),
+    typer.Option(metavar="LOG", help="Say where the run differs from this one; if repeated, from the median of them."),
 ]
 _FailOver = Annotated[
     str | None,
-    typer.Option(metavar="PERCENT", help="With --against: exit code 9 if the run is so much above their median."),
+    typer.Option(metavar="PERCENT", help="With --against: exit code 9 if the run is this much above the median."),
 ]
 _Of = Annotated[
-    Measure, typer.Option(help="What --fail-over compares: all time, that since the first job, or of cores.")
+    Measure,
+    typer.Option(
+        help="What --fail-over compares: the whole time, the time since the first job, or the time of all cores."
+    ),
 ]
 _History = Annotated[
     str | None, typer.Option(metavar="URL", help="Take logs from this History Server, by --app or --name.")
 ]
 _Apps = Annotated[
-    list[str] | None, typer.Option("--app", metavar="ID", help="With --history: an application; may be repeated.")
+    list[str] | None, typer.Option("--app", metavar="ID", help="With --history: id of an application; may be repeated.")
 ]
 _Name = Annotated[
-    str | None, typer.Option(metavar="REGEX", help="With --history: the newest applications of this name.")
+    str | None, typer.Option(metavar="REGEX", help="With --history: the newest applications whose name matches.")
 ]
 _FleetFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.parquet", help="Only sum up many logs; a row for each is kept here and read once."),
+    typer.Option(
+        metavar="FILE.parquet", help="Only sum up many logs; the file keeps a row for each log, so each is read once."
+    ),
 ]
 _Form = Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")]
 

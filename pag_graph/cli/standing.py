@@ -32,16 +32,20 @@ QueryOption = Annotated[
 ]
 AlertsOption = Annotated[
     Path | None,
-    typer.Option("--alerts", metavar="RULES.toml", help="Rules of alerts to keep from now on.", show_default=False),
+    typer.Option(
+        "--alerts", metavar="RULES.toml", help="File of rules of alerts to keep from now on.", show_default=False
+    ),
 ]
 ToOption = Annotated[
     list[str] | None,
-    typer.Option("--to", metavar="FILE|-|URL", help="Where changes and alerts go; may be repeated. URLs get alerts."),
+    typer.Option(
+        "--to", metavar="FILE|-|URL", help="Where to deliver changes and alerts; may be repeated. URLs get only alerts."
+    ),
 ]
 FailOnOption = Annotated[
     FailOn | None, typer.Option("--fail-on", help="Exit with 9 if an alert opened.", show_default=False)
 ]
-SinceOption = Annotated[int, typer.Option(metavar="COMMIT", help="Only what came with later commits.")]
+SinceOption = Annotated[int, typer.Option(metavar="COMMIT", help="Only changes of commits after this one.")]
 
 
 @contextmanager
@@ -99,7 +103,7 @@ def changes(
     since: SinceOption = -1,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show how the answer of a standing query changed, commit after commit.
+    """Show how the answer of a standing query changed from commit to commit.
 
     Example: pag changes run.pag --query metrics --since 3 --format csv
     """
@@ -109,7 +113,7 @@ def changes(
 
 
 def alerts(store: StoreArgument, since: SinceOption = -1, form: FormatOption = Format.TABLE) -> None:
-    """Show the alerts of a store: what opened, and what was resolved.
+    """Show the alerts of a store: which opened, and which were resolved.
 
     Example: pag alerts run.pag --format json
     """

@@ -13,13 +13,13 @@ from pag_graph.model.units import duration
 
 def timings(
     store: StoreArgument,
-    by_size: Annotated[bool, typer.Option("--by-size", help="Tell epochs of different sizes apart.")] = False,
+    by_size: Annotated[bool, typer.Option("--by-size", help="Also list epochs of different sizes separately.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Say how long epochs took from the recorder's file to the answer, in a store that was followed.
+    """Say how long epochs of a followed store took from the recorder's file to the answer.
 
-    Quantiles are exact: p50, p99 and the most, over all epochs that a follower closed. csv has a row per epoch, json
-    both, and the distribution.
+    Quantiles are exact: p50, p99 and the maximum over all epochs that a follower closed. csv has a row per epoch; json
+    has both, and the distribution.
 
     Example: pag timings run.pag --by-size
     """

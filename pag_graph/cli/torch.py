@@ -19,7 +19,7 @@ def torch(
     ],
     step: Annotated[int | None, typer.Option(metavar="N", help="Look at this step only.")] = None,
     steps: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Annotations that are steps, where there is no ProfilerStep.")
+        str | None, typer.Option(metavar="REGEX", help="Annotations that mark the steps, if there is no ProfilerStep.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")

@@ -19,22 +19,24 @@ def vacuum(
     store: Annotated[
         Path, typer.Argument(metavar="STORE|TRACE", help="A store, or the place of a trace.", show_default=False)
     ],
-    keep_versions: Annotated[int, typer.Option(metavar="N", min=1, help="Committed states to keep, the latest.")] = 1,
+    keep_versions: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of the latest committed states to keep.")
+    ] = 1,
     older_than: Annotated[
         str | None,
         typer.Option(
             metavar="AGE",
-            help="Only what was replaced so long ago (30m, 12h, 7d); and what other machines left, if so old.",
+            help="Only remove what was replaced, or left by other machines, at least this long ago (30m, 12h, 7d).",
             show_default=False,
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Remove what nobody uses: versions that were replaced, and what killed or failed builds left.
+    """Remove what nobody uses any more: replaced versions, and what killed or failed builds left behind.
 
-    A version that a process on this machine has open stays, as does all that a running build may commit. Readers on
-    other machines are not seen: leave them time with --older-than.
+    A version that a process on this machine has open stays, and so does everything that a running build may commit.
+    Readers on other machines are not seen: leave them time with --older-than.
 
     Example: pag vacuum run.pag --older-than 1d
     """
