@@ -51,14 +51,14 @@ KNOWN = {"run": "string", "epoch": "integer"}
 """Parameters that mean the same everywhere, with their types."""
 _FOR_PROGRAMS = ("load", "schema")
 TOPICS = {
-    "root_cause": "Root causes: what on-call work asks",
+    "root_cause": "Root causes: what people on call ask",
     "patterns": "Patterns",
     "segments": "Waits, with the detail `waits`",
     "epochs": "Epoch over epoch",
     "runs": "Run over run",
     "analyses": "Analyses, the same as the engine's",
     "provenance": "Provenance: of events, and of the data",
-    "browser": "To draw, in Neo4j Browser",
+    "browser": "Drawings for Neo4j Browser",
 }
 """Folders of the library, in the order of the reference, with their titles."""
 

@@ -1,4 +1,4 @@
-// purpose: What was advised on an epoch, or on windows that hold it: where a thread more may help (`pag neo4j advise`).
+// purpose: What `pag neo4j advise` found for an epoch, or for windows that contain it: where one more thread may help.
 // param run: id of the run
 // param epoch: number of an epoch
 // returns: one row per port or number of workers, best first: rank, kind, operator_name, new_threads, utility, predicted_ns,

@@ -1,5 +1,5 @@
-// purpose: How much of what each type of activity takes lies on the critical path: what takes long beside the path costs
-//   nothing, what is on it with all its time costs the most.
+// purpose: How much of the time of each type of activity is on the critical path. An activity beside the path costs
+//   nothing; one with all its time on the path costs the most.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: one row per type, most time on the path first: type, path_ns (on the critical path), share (path_ns of the

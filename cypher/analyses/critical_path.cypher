@@ -1,4 +1,4 @@
-// purpose: The critical path of an epoch: the chain of activities that the length of its window is made of.
+// purpose: The critical path of an epoch: the chain of activities that makes its window as long as it is.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: one row per step in time order: step, src, dst, type, worker, start_ns, duration_ns, operator; the durations

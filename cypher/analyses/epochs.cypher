@@ -1,4 +1,4 @@
-// purpose: The epochs of a run that are loaded, with the length of their windows.
+// purpose: The loaded epochs of a run, with the length of their windows.
 // param run: id of the run
 // over: run
 // returns: one row per published epoch in time order: epoch, role, start_ns, end_ns, span_ns, waiting_ns, coverage,

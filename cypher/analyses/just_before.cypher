@@ -1,10 +1,10 @@
 // purpose: What all workers did in the time just before an instant.
 // param run: id of the run
 // param epoch: number of the epoch
-// param at_ns integer = null: the instant, in ns from the run's origin; the arrival of the message that ended the epoch's longest wait
-//   where absent
-// param back_ns integer = 5000000: for how long before; no longer than the window has been open
-// param limit integer = 100: how many rows at most
+// param at_ns integer = null: the instant, in ns from the run's origin; default: the arrival of the message that ended
+//   the epoch's longest wait
+// param back_ns integer = 5000000: how far before the instant to look; at most to the start of the window
+// param limit integer = 100: largest number of rows
 // returns: one row per worker, activity and operator, most time first: worker, type, operator (name), spent_ns (inside the time looked
 //   at), times (how often), from_ns and to_ns (the time looked at)
 // example: skewed --epoch 4 --back_ns 1000000

@@ -1,5 +1,5 @@
-// purpose: How many activities and messages, with how much time and how many records, an epoch has per worker or pair
-//   of workers and type; the same as the analysis `metrics`.
+// purpose: How many activities and messages an epoch has per worker or pair of workers and type, with their time and
+//   records; the same as the analysis `metrics`.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: one row per epoch, worker or pair of workers, and type, in this order: epoch, from_worker, to_worker, type,

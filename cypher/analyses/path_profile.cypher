@@ -1,7 +1,7 @@
 // purpose: What the critical path of an epoch consists of: its time divided by activity and operator, or by worker.
 // param run: id of the run
 // param epoch: number of the epoch
-// param by type|operator|worker|pair = operator: what to divide by; a pair are the workers of a message
+// param by type|operator|worker|pair = operator: what to divide by; a pair is the two workers of a message
 // returns: one row per key, longest first: key, steps, path_ns, share; the times add up to the length of the window.
 // example: skewed --epoch 4
 //   key                         | steps | path_ns | share

@@ -1,4 +1,5 @@
-// purpose: What it brought that workers joined, left or got work, and which step of it took longest (`pag neo4j rescale`).
+// purpose: What was gained when workers joined, left or got work, and which step took longest (written by `pag neo4j
+//   rescale`).
 // param run: id of the run
 // over: run
 // returns: one row per operation, in time order: operation, kind, workers (before), new_workers, request_ns, verdict, saturated

@@ -1,8 +1,8 @@
-// purpose: An epoch's critical path, drawn as stretches between waits and the messages that lead from one to the next;
-//   draw_path_events shows the events of one.
+// purpose: The critical path of an epoch, drawn as stretches between waits and the messages that lead from one stretch
+//   to the next. draw_path_events shows the events of one stretch.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 60: how many messages at most, the last ones
+// param limit integer = 60: largest number of messages; the last ones are drawn
 // returns: nodes and relationships to draw: segment, sender, message (between them), wait (that it ended), before (the stretch
 //   before the wait)
 

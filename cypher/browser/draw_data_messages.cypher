@@ -1,7 +1,7 @@
-// purpose: Data on its way between workers in an epoch.
+// purpose: The data messages between workers in an epoch.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 100: how many messages at most, those with the most records
+// param limit integer = 100: largest number of messages; those with the most records are drawn
 // returns: nodes and relationships to draw: sender, message, reader
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})

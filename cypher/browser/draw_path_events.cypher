@@ -1,8 +1,9 @@
-// purpose: The events of an epoch's critical path, drawn step by step: of its end, or of one stretch between waits.
+// purpose: The events of an epoch's critical path, drawn step by step: the end of the path, or one stretch between
+//   waits.
 // param run: id of the run
 // param epoch: number of the epoch
-// param segment integer = null: id of the stretch, as draw_critical_path shows it; all where absent
-// param limit integer = 60: how many steps at most, the last ones
+// param segment integer = null: id of the stretch, as draw_critical_path shows it; default: all
+// param limit integer = 60: largest number of steps; the last ones are drawn
 // returns: nodes and relationships to draw: begin, step, end
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})

@@ -1,4 +1,4 @@
-// purpose: Where what is known of an epoch comes from: snapshots, jobs, trace, rules, parameters and release.
+// purpose: Where the data about an epoch comes from: snapshots, jobs, trace, rules, parameters and release.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: nodes and relationships to draw: window, snapshot, job, links (what each of them used or revised), origins

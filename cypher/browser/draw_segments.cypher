@@ -1,7 +1,7 @@
-// purpose: Who waited for whom in an epoch: stretches between waits, and the messages that ended the waits.
+// purpose: Who waited for whom in an epoch: the stretches between waits, and the messages that ended the waits.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 100: how many messages at most, those that ended the longest waits
+// param limit integer = 100: largest number of messages; those that ended the longest waits are drawn
 // returns: nodes and relationships to draw: sender, message, waiter, wait (from the waiter's stretch before), before
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})

@@ -1,7 +1,7 @@
 // purpose: The longest waits of an epoch with the messages that ended them, and what the senders did before.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 10: how many waits at most
+// param limit integer = 10: largest number of waits
 // returns: nodes and relationships to draw: begin, wait, end, message, sender, before (what the sender did last), from (where
 //   that began)
 

@@ -1,7 +1,7 @@
-// purpose: Why an epoch took longer, or less long, than another one: where their critical paths differ.
+// purpose: Why an epoch took longer or shorter than another one: where their critical paths differ.
 // param run: id of the run
 // param epoch: number of the epoch
-// param against integer = null: number of the other epoch; the one before where absent
+// param against integer = null: number of the other epoch; default: the one before
 // over: epoch and against
 // returns: one row per activity and operator on either path, largest difference first: type, operator, name, before_ns,
 //   after_ns, difference_ns, before_steps, after_steps; the differences add up to that of the windows' lengths.

@@ -1,7 +1,7 @@
-// purpose: What is on the critical path of an epoch that was on none of the rounds before it.
+// purpose: What is on the critical path of an epoch, and on none of the paths of the rounds before it.
 // param run: id of the run
 // param epoch: number of the epoch
-// param rounds integer = 3: how many rounds before the epoch to compare with
+// param rounds integer = 3: number of rounds before the epoch to compare with
 // over: epoch and rounds before
 // returns: one row per activity, operator and worker that is new, longest first: type, operator, name, worker,
 //   to_worker, steps, path_ns, share (of the window), rounds (that were found loaded)

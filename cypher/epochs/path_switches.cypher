@@ -1,6 +1,6 @@
-// purpose: Rounds whose critical path changes worker often: nobody holds the others up alone.
+// purpose: Rounds whose critical path often changes from worker to worker: no single worker holds the others up.
 // param run: id of the run
-// param limit integer = 20: how many rows at most
+// param limit integer = 20: largest number of rows
 // over: rounds
 // returns: one row per round, most changes first: epoch, switches (messages on the critical path), steps (of it), span_ns, ns_per_switch
 //   (null where there is none)

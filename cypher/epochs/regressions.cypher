@@ -1,8 +1,8 @@
 // purpose: The rounds that took longer than the rounds just before them.
 // param run: id of the run
-// param factor number = 1.2: more than so many times the mean of the rounds before
-// param rounds integer = 3: how many rounds before each to compare with
-// param limit integer = 20: how many rows at most
+// param factor number = 1.2: a round is listed if it takes more than this many times the mean of the rounds before
+// param rounds integer = 3: number of rounds before each round to compare with
+// param limit integer = 20: largest number of rows
 // over: rounds
 // returns: one row per such round, worst first: epoch, span_ns, before_ns (mean of the rounds before), ratio, waiting_ns,
 //   coverage

@@ -1,4 +1,4 @@
-// purpose: How the rounds of a run develop: length, waiting, and how they compare with the median.
+// purpose: How the rounds of a run develop: their length, their waiting, and how they compare with the median.
 // param run: id of the run
 // over: rounds
 // returns: one row per round in time order: epoch, span_ns, ratio (of the median round), waiting_share (waiting of all

@@ -1,9 +1,9 @@
 // purpose: Messages that a worker sent to another one in quick succession.
 // param run: id of the run
 // param epoch: number of the epoch
-// param gap_ns integer = 100000: messages further apart than this are no burst
-// param least integer = 3: messages that make a burst
-// param limit integer = 20: how many rows at most
+// param gap_ns integer = 100000: messages further apart than this do not belong to one burst
+// param least integer = 3: smallest number of messages in a burst
+// param limit integer = 20: largest number of rows
 // returns: one row per burst, most messages first: from_worker, to_worker, type, start_ns, end_ns (first and last were
 //   sent), messages, records
 // example: bfs --epoch 11

@@ -1,8 +1,9 @@
-// purpose: How many data messages, with how many records, each worker sent to each other one in the window of an epoch.
+// purpose: How many data messages and records each worker sent to each other worker in the window of an epoch.
 // param run: id of the run
 // param epoch: number of the epoch
-// returns: one row per sender, receiver and channel, most records first: from_worker, to_worker, channel, from_operator,
-//   to_operator, messages, records; a message counts where it was sent. Operators are names, null where not known.
+// returns: one row per sender, receiver and channel, most records first: from_worker, to_worker, channel,
+//   from_operator, to_operator, messages, records; a message counts where it was sent. Operators are names, null if
+//   unknown.
 // example: skewed --epoch 4
 //   from_worker | to_worker | channel | from_operator | to_operator | messages | records
 //   3           | 0         | 6       | Filter        | Exchange    | 2        | 1986

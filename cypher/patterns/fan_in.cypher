@@ -1,10 +1,10 @@
-// purpose: Three workers that sent data to one which read it without waiting in between: where work piles up. The twin of the
-//   motif of the same name.
+// purpose: Three workers that sent data to one worker, which read it without waiting in between: a place where work
+//   piles up. The motif of the same name finds the same matches.
 // param run: id of the run
-// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
-// param last_epoch integer = null: last one
+// param first_epoch integer = null: first epoch of the matches; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
 // param within_ns integer = 1000000: longest time between any two of the reads
-// param limit integer = 1000: how many rows at most
+// param limit integer = 1000: largest number of rows
 // over: epochs
 // returns: one row per three messages, in order of the first read: worker, first_sender, second_sender, third_sender (ascending),
 //   first_read_ns, second_read_ns, third_read_ns, first_read, second_read and third_read (events)

@@ -1,4 +1,4 @@
-// purpose: Which workers waited for many others: waits by receiver, with all that they were for.
+// purpose: Which workers waited for many others: waits by receiver, with all senders that they waited for.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: one row per worker that waited, most senders first: worker, senders (how many), from_workers, waits,

@@ -1,10 +1,10 @@
-// purpose: Workers that had nothing to do while data lay unread at another one: work that could have been elsewhere. The twin
-//   of the motif of the same name.
+// purpose: Workers that had nothing to do while data lay unread at another worker: work that could have been done
+//   elsewhere. The motif of the same name finds the same matches.
 // param run: id of the run
-// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
-// param last_epoch integer = null: last one
-// param min_ns integer = 100000: least time that both lasted together
-// param limit integer = 1000: how many rows at most
+// param first_epoch integer = null: first epoch of the matches; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
+// param min_ns integer = 100000: least time that both lasted at once
+// param limit integer = 1000: largest number of rows
 // over: epochs
 // returns: one row per idle time and message, the longest idle time first: idle_worker, idle_type, idle_start_ns, idle_ns,
 //   busy_worker, lay_ns (from the arrival to the read), read_ns, records, idle_end and read (events)

@@ -1,10 +1,10 @@
-// purpose: Data that lay at a worker which was busy with something else: the receiver was late. The twin of the motif of
-//   the same name.
+// purpose: Data that lay unread at a worker that was busy with something else: the receiver was late. The motif of the
+//   same name finds the same matches.
 // param run: id of the run
-// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
-// param last_epoch integer = null: last one
+// param first_epoch integer = null: first epoch of the matches; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
 // param min_ns integer = 100000: least time from the arrival to the read
-// param limit integer = 1000: how many rows at most
+// param limit integer = 1000: largest number of rows
 // over: epochs
 // returns: one row per message, longest first: worker, from_worker, lay_ns, read_ns, channel, records, activity (what the worker
 //   did just before the read), operator, activity_ns, sent and read (events)

@@ -1,10 +1,10 @@
-// purpose: Waits that had begun already when the message that ended them was sent: the sender was late. The twin of the
-//   motif of the same name.
+// purpose: Waits that had already begun when the message that ended them was sent: the sender was late. The motif of
+//   the same name finds the same matches.
 // param run: id of the run
-// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
-// param last_epoch integer = null: last one
+// param first_epoch integer = null: first epoch of the matches; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
 // param min_ns integer = 1: least time from the beginning of the wait to the send
-// param limit integer = 1000: how many rows at most
+// param limit integer = 1000: largest number of rows
 // over: epochs
 // returns: one row per wait, longest first: worker, from_worker, wait_start_ns, waited_ns, message (its type), channel, records,
 //   sent and wait_end (events), send_ns

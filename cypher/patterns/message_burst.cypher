@@ -1,10 +1,10 @@
-// purpose: Three data messages that a worker sent in a row with nothing in between: larger batches would cost less. The twin
-//   of the motif of the same name.
+// purpose: Three data messages that a worker sent in a row with nothing in between: larger batches would cost less. The
+//   motif of the same name finds the same matches.
 // param run: id of the run
-// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
-// param last_epoch integer = null: last one
+// param first_epoch integer = null: first epoch of the matches; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
 // param within_ns integer = 100000: longest time from the first to the third send
-// param limit integer = 1000: how many rows at most
+// param limit integer = 1000: largest number of rows
 // over: epochs
 // returns: one row per three messages, in order of the first send: worker, first_sent_ns, first_gap_ns, second_gap_ns,
 //   first_receiver, second_receiver, third_receiver, first_records, second_records, third_records, first_sent and

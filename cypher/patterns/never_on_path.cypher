@@ -1,6 +1,6 @@
-// purpose: Operators that worked, and were on no critical path: making them faster gains nothing.
+// purpose: Operators that worked, but were on no critical path: making them faster gains nothing.
 // param run: id of the run
-// param share number = 0.0: with at most this share of their time on critical paths
+// param share number = 0.0: also list operators with at most this share of their time on critical paths
 // over: rounds
 // returns: one row per operator, most time first: operator, name, address, spent_ns (in all rounds, on all workers, without waits,
 //   input and idle time), rounds (in which it did something), of_rounds (that are loaded), path_ns (of its time on critical paths)

@@ -1,6 +1,6 @@
-// purpose: Operators that are on the critical path of every round, or of most.
+// purpose: Operators that are on the critical path of every round, or of most rounds.
 // param run: id of the run
-// param share number = 1.0: on the paths of at least this share of the rounds
+// param share number = 1.0: list operators on the paths of at least this share of the rounds
 // over: rounds
 // returns: one row per operator, most time first: operator, name, address, rounds (on whose path it is), of_rounds (that
 //   are loaded), path_ns (on all of them), least_ns and most_ns (on one of them), most_epoch (the first with so much)

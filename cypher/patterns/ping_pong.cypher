@@ -1,10 +1,10 @@
-// purpose: Data that went to a worker, and data that came back from it soon: a conversation that pays for every turn. The twin
-//   of the motif of the same name.
+// purpose: Data that went to a worker, and data that soon came back from it: each turn of such a conversation costs
+//   time. The motif of the same name finds the same matches.
 // param run: id of the run
-// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
-// param last_epoch integer = null: last one
+// param first_epoch integer = null: first epoch of the matches; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
 // param within_ns integer = 1000000: longest time from the first send to the end of the way back
-// param limit integer = 1000: how many rows at most
+// param limit integer = 1000: largest number of rows
 // over: epochs
 // returns: one row per pair of messages, in order of the first send: worker, other_worker, sent_ns, read_ns, answered_ns, back_ns,
 //   sent, read, answer and back (events)

@@ -1,7 +1,7 @@
 // purpose: Pairs of workers that send each other progress in turn, one round trip after the other.
 // param run: id of the run
 // param epoch: number of the epoch
-// param least integer = 2: how many turns a pair has to have
+// param least integer = 2: least number of turns of a pair
 // returns: one row per pair and channel, most turns first: worker, other, channel, turns (how often the direction of the
 //   messages between the two changes, in the order in which they were sent), messages, waits (that they ended), waited_ns
 // example: bfs --epoch 11

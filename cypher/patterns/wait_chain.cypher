@@ -1,12 +1,12 @@
-// purpose: Workers that waited for one that itself had been waiting for a third: the cause is further back. The twin of the
-//   motif of the same name.
+// purpose: Workers that waited for a worker which had itself waited for a third one: the cause is further back. The
+//   motif of the same name finds the same matches.
 // param run: id of the run
-// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
-// param last_epoch integer = null: last one
-// param min_ns integer = 0: shortest of both waits
-// param gap_ns integer = 1000000: how much later than the first wait's end the second wait may begin; 0 where they have to
+// param first_epoch integer = null: first epoch of the matches; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
+// param min_ns integer = 0: least length of both waits
+// param gap_ns integer = 1000000: the second wait may begin this much later than the first one ends; 0 if they must
 //   overlap
-// param limit integer = 1000: how many rows at most
+// param limit integer = 1000: largest number of rows
 // over: epochs
 // returns: one row per pair of waits, the longest second wait first: first_worker (that the others waited for), second_worker,
 //   third_worker, second_waited_ns, third_waited_ns, sent_first, second_wait_end, sent_second and third_wait_end (events)

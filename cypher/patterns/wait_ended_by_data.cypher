@@ -1,10 +1,10 @@
-// purpose: Waits that data from another worker ended: the worker had nothing left to work on. The twin of the motif of
-//   the same name.
+// purpose: Waits that were ended by data from another worker: the worker had nothing left to work on. The motif of the
+//   same name finds the same matches.
 // param run: id of the run
-// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
-// param last_epoch integer = null: last one
-// param min_ns integer = 0: shortest wait
-// param limit integer = 1000: how many rows at most
+// param first_epoch integer = null: first epoch of the matches; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
+// param min_ns integer = 0: least length of the wait
+// param limit integer = 1000: largest number of rows
 // over: epochs
 // returns: one row per wait, longest first: worker, from_worker, wait_start_ns, waited_ns, message (its type), channel, records,
 //   sent and wait_end (events)

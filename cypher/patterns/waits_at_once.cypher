@@ -1,7 +1,7 @@
-// purpose: How many workers waited at once, in the window of an epoch or of each round.
+// purpose: How many workers waited at the same time, in the window of an epoch or of each round.
 // param run: id of the run
-// param first_epoch integer = null: first round to look at; the first where absent
-// param last_epoch integer = null: last one
+// param first_epoch integer = null: first round to look at; default: the first one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
 // over: rounds
 // returns: one row per number of workers, ascending: waiting (how many waited at once), time_ns (for how long, in all windows), share (of
 //   all windows), rounds (in which so many did), longest_ns (without a break), longest_epoch (in which that was), longest_start_ns

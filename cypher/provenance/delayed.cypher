@@ -1,8 +1,8 @@
-// purpose: Everything that an event delayed, or can have delayed: all events that happened after it and because of it.
+// purpose: Everything that an event delayed or may have delayed: all events that happened after it and because of it.
 // param run: id of the run
-// param event integer = null: id of the event; the first in the slowest round's window where absent
-// param ahead_ns integer = null: how far ahead in time to look; to the end of its window where absent
-// param limit integer = 100: how many rows at most
+// param event integer = null: id of the event; default: the first in the slowest round's window
+// param ahead_ns integer = null: how far ahead in time to look; default: to the end of its window
+// param limit integer = 100: largest number of rows
 // over: event and ahead_ns
 // returns: one row per event, soonest first: event, worker, t_ns, after_ns (how long after), kind, operator (name), epoch,
 //   ended_wait (whether a wait ended there)

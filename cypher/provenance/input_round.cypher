@@ -1,8 +1,8 @@
-// purpose: From an output back to the input: which rounds of input the events belong to that led to it, and where and
-//   when each of these rounds began.
+// purpose: From an output back to the input: to which rounds of input the events belong that led to the output, and
+//   where and when each of these rounds began.
 // param run: id of the run
-// param event integer = null: id of the output's event; the one that closes the slowest round where absent
-// param rounds integer = 2: how many windows before its own to look back
+// param event integer = null: id of the output's event; default: the one that closes the slowest round
+// param rounds integer = 2: number of windows before its own to look back
 // over: event and rounds
 // returns: one row per round of input and worker, latest round first: epoch, worker, events (that led to the output),
 //   first_event, entered_ns (when), before_ns (how long before the output), is_own (whether the output carries this round)

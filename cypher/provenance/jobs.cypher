@@ -1,4 +1,4 @@
-// purpose: The commits that made a run what it is, and which epochs each of them brought.
+// purpose: The commits that made a run, and which epochs each of them added.
 // param run: id of the run
 // over: epochs
 // returns: one row per commit, oldest first: job, version (of the store), committed, informed_by (the commit before it),

@@ -1,8 +1,8 @@
-// purpose: Everything that led to an event: all events that happened before it and can have had a part in it.
+// purpose: Everything that led to an event: all events that happened before it and may have contributed to it.
 // param run: id of the run
-// param event integer = null: id of the event; the one that closes the slowest round where absent
-// param back_ns integer = null: how far back in time to look; to the start of its window where absent
-// param limit integer = 100: how many rows at most
+// param event integer = null: id of the event; default: the one that closes the slowest round
+// param back_ns integer = null: how far back in time to look; default: to the start of its window
+// param limit integer = 100: largest number of rows
 // over: event and back_ns
 // returns: one row per event, latest first: event, worker, t_ns, before_ns (how long before), kind, operator (name), epoch
 // example: skewed

@@ -1,7 +1,8 @@
-// purpose: From an epoch's critical path back to the log: the events of which rows of which file each step was made of.
+// purpose: From an epoch's critical path back to the log: which rows of which file hold the events that each step was
+//   made of.
 // param run: id of the run
 // param epoch: number of the epoch
-// param step integer = null: number of the step; all where absent
+// param step integer = null: number of the step; default: all
 // returns: one row per step, log of a worker that it was read from, and row group of that log's files, in the path's order: step, type,
 //   worker (whose log), from_seq, to_seq (numbers of the first and the last event in the log: the last one up to the
 //   step's beginning, the first one from its end on; a message has one event in the sender's log and one in the

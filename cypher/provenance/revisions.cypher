@@ -1,4 +1,4 @@
-// purpose: What revised what: all that an epoch was seen as, with what changed each time.
+// purpose: How the data about an epoch was revised: all its snapshots, with what changed each time.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: one row per snapshot of the epoch, newest first: snapshot, current, revised (the snapshot that it took the

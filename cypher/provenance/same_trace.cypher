@@ -1,4 +1,4 @@
-// purpose: The runs that were made of the same trace, with other rules, parameters or releases.
+// purpose: The runs that were made from the same trace, with other rules, parameters or releases.
 // param run: id of the run
 // over: run
 // returns: one row per loaded run of the trace, the one asked for included: run, is_this, rules, parameters (JSON),

@@ -1,8 +1,8 @@
-// purpose: The fewest steps by which one event can have had a part in another.
+// purpose: The fewest steps by which one event may have contributed to another.
 // param run: id of the run
-// param source integer = null: id of the earlier event; the first in the slowest round's window where absent
-// param event integer = null: id of the later one; the one that closes the slowest round where absent
-// param rounds integer = 2: how many windows before the later event's own to look through
+// param source integer = null: id of the earlier event; default: the first in the slowest round's window
+// param event integer = null: id of the later event; default: the one that closes the slowest round
+// param rounds integer = 2: number of windows before the later event's own to look through
 // over: event and rounds
 // returns: one row per step, in time order: step, type, worker, to_worker, start_ns, duration_ns, operator (name), src, dst; none where
 //   no way leads from one to the other in the windows looked at

@@ -1,5 +1,4 @@
-// purpose: Where what is known of an epoch comes from: which trace, which job, which rules with which parameters, and
-//   which release made it.
+// purpose: Where the data about an epoch comes from: which trace, job, rules and parameters, and which release made it.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: one row: epoch, snapshot, job, committed (when), trace, source (system, version and format of the log), rules,

@@ -1,8 +1,8 @@
-// purpose: What a wrong clock has touched: epochs, snapshots and exports whose numbers depend on how a worker's clock is aligned
-//   with the others.
+// purpose: What a wrong clock has affected: the epochs, snapshots and exports whose numbers depend on how a worker's
+//   clock is aligned with the others.
 // param run: id of the run
 // param worker integer: worker whose times are off
-// param domain boolean = false: whether so are those of all workers that read the same physical clock
+// param domain boolean = false: also all workers that read the same physical clock
 // over: rounds
 // returns: one row per round, the most waiting first: epoch, waits, waited_ns (whole waits that ended in the round, by a message between
 //   these workers and others), path_ns (of the critical path: steps that begin or end on these workers), crossings

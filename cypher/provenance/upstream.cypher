@@ -1,6 +1,6 @@
-// purpose: The operators upstream of one: where its data comes from.
+// purpose: The operators upstream of an operator: where its data comes from.
 // param run: id of the run
-// param operator string = null: name or address of the operator; the one with most time on the critical paths where absent
+// param operator string = null: name or address of the operator; default: the one with most time on the critical paths
 // over: rounds
 // returns: one row per operator, nearest first: hops (channels between them, the fewest), operator, name, address, spent_ns (in all
 //   rounds, on all workers, without waits, input and idle time), path_ns (of it on the critical paths), feeds (the operator asked for)

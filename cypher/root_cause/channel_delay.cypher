@@ -1,10 +1,10 @@
 // purpose: Which channels carry most of the delay.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 20: how many rows at most
+// param limit integer = 20: largest number of rows
 // returns: one row per channel and type of message, most waiting first: channel, type, from_operator, to_operator
-//   (names, null where not known), waited_ns (waits inside the window that its messages ended), waits, messages (sent in
-//   the window), records, delivered_ns (their time from send to read), buffered_ns (of it, lying at the receiver).
+//   (names, null if unknown), waited_ns (waits inside the window that its messages ended), waits, messages (sent in the
+//   window), records, delivered_ns (their time from send to read), buffered_ns (of it, lying at the receiver).
 // example: bfs --epoch 11
 //   channel | type             | from_operator | to_operator     | waited_ns | waits | messages | records | delivered_ns | buffered_ns
 //   47      | progress_message |               |                 | 2906927   | 16    | 60       | 170     | 4242030      | 4242030

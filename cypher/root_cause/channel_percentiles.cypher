@@ -1,10 +1,11 @@
-// purpose: How long data took on each channel, from its sending to its reading: percentiles.
+// purpose: How long data took on each channel from send to read, as percentiles.
 // param run: id of the run
-// param first_epoch integer = null: first epoch of the messages; all that are loaded where absent
-// param last_epoch integer = null: last one
+// param first_epoch integer = null: first epoch of the messages; default: the first loaded one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
 // over: epochs
-// returns: one row per channel of data, the highest p95 first: channel, from_operator, to_operator (names, null where not known),
-//   messages, records, p50_ns, p95_ns, p99_ns, longest_ns (from send to read), buffered_ns (of all, lying at the receiver)
+// returns: one row per channel of data, the highest p95 first: channel, from_operator, to_operator (names, null if
+//   unknown), messages, records, p50_ns, p95_ns, p99_ns, longest_ns (from send to read), buffered_ns (of all, lying at
+//   the receiver)
 // example: skewed
 //   channel | from_operator | to_operator | messages | records | p50_ns | p95_ns  | p99_ns  | longest_ns | buffered_ns
 //   6       | Filter        | Exchange    | 60       | 59452   | 755920 | 1811283 | 1854183 | 1854183    | 40083798

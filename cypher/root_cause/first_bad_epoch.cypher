@@ -1,7 +1,7 @@
-// purpose: The first round in which it went wrong: that took longer than usual until then.
+// purpose: The first bad round: the first one that took longer than usual up to then.
 // param run: id of the run
-// param factor number = 1.5: wrong is more than so many times the median of the rounds before
-// param after integer = 3: so many rounds have to be there before one can be judged
+// param factor number = 1.5: a round is bad if it takes more than this many times the median of the rounds before
+// param after integer = 3: number of rounds that must come before a round can be judged
 // over: rounds
 // returns: one row, or none where every round was fine: epoch, span_ns, median_ns (of the rounds before it), ratio,
 //   waiting_ns, rounds_before, later (rounds after it that took as long or longer)

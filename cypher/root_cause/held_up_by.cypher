@@ -1,4 +1,4 @@
-// purpose: Which worker held everyone up.
+// purpose: Which worker held the others up.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: one row per worker, most time on the critical path first: worker, path_ns (its activities on the critical

@@ -1,7 +1,7 @@
 // purpose: Whether an epoch waited for input from outside rather than for the dataflow itself.
 // param run: id of the run
 // param epoch: number of the epoch
-// param above number = 0.5: bound by input if more than this share of the critical path is input
+// param above number = 0.5: the epoch is bound by input if more than this share of the critical path is input
 // returns: one row: span_ns, path_input_ns (input_wait and idle on the critical path), path_share, input_wait_ns and
 //   idle_ns and waiting_ns and work_ns (of all workers in the window), input_bound.
 // example: skewed --epoch 4

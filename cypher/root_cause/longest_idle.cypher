@@ -1,7 +1,7 @@
-// purpose: The longest stretches in which workers did no work, and why.
+// purpose: The longest stretches in which workers did no work, and the reason for each.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 20: how many rows at most
+// param limit integer = 20: largest number of rows
 // returns: one row per stretch, longest first: worker, type (waiting, input_wait, idle or unknown), start_ns, end_ns,
 //   duration_ns (all inside the window), because (in words), from_worker, message (type of the message that ended it),
 //   channel, sent_ns, sender_operator (name of the operator that the sender ran last before it sent).

@@ -1,8 +1,8 @@
 // purpose: Which operators took more time than in the rounds before.
 // param run: id of the run
 // param epoch: number of the epoch
-// param rounds integer = 5: how many rounds before the epoch to compare with
-// param limit integer = 20: how many rows at most
+// param rounds integer = 5: number of rounds before the epoch to compare with
+// param limit integer = 20: largest number of rows
 // over: epoch and rounds before
 // returns: one row per operator, by how much it grew: operator, name, address, now_ns (its processing in the window, all
 //   workers), before_ns (mean of the rounds before, also of those without it), grew_ns, ratio (null where it did nothing

@@ -1,7 +1,7 @@
 // purpose: Whether a worker took longer than the others because it had more data, or because it was slow.
 // param run: id of the run
 // param epoch: number of the epoch
-// param above number = 1.5: a worker stands out if it worked more than so many times the median
+// param above number = 1.5: a worker stands out if it worked more than this many times the median
 // returns: one row per worker, most work first: worker, work_ns, waiting_ns, records (read), ns_per_record (null where
 //   none was read), work_ratio (work_ns over the median of all workers, whatever they run), records_ratio (likewise),
 //   others_waited_ns (waits of others that its messages ended), verdict: `data` where it worked above the median for

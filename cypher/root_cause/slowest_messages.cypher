@@ -1,9 +1,9 @@
 // purpose: Which messages delayed their receivers most.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 20: how many rows at most
+// param limit integer = 20: largest number of rows
 // returns: one row per message that ended a wait, longest wait first: from_worker, to_worker, type, channel,
-//   from_operator, to_operator (names, null where not known), sent_ns, arrived_ns, transfer_ns, waited_ns (inside the
+//   from_operator, to_operator (names, null if unknown), sent_ns, arrived_ns, transfer_ns, waited_ns (inside the
 //   window), critical (whether the critical path leads over it), alternatives (other messages that may have ended the
 //   wait as well).
 // example: skewed --epoch 4 --limit 3

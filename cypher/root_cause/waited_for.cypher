@@ -1,4 +1,4 @@
-// purpose: What a worker waited for at an instant, and what the worker that it waited for did meanwhile.
+// purpose: What a worker waited for at an instant, and what the worker that it waited for did in that time.
 // param run: id of the run
 // param worker integer: worker that waited
 // param at_ns integer: the instant, in ns from the run's origin

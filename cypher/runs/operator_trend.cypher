@@ -1,5 +1,5 @@
-// purpose: How an operator developed from run to run: its time in a round, and how much of that was on the critical path.
-// param operator string = null: name or address of the operator; all where absent
+// purpose: How an operator developed from run to run: its time per round, and how much of it was on the critical path.
+// param operator string = null: name or address of the operator; default: all
 // param tag string = null: only runs with this tag
 // returns: one row per run and operator of that name or address that did something, the run that started first first: run, name, started,
 //   operator (name), address, rounds (that are loaded), round_ns (its time in a round on all workers, the mean), path_ns (of

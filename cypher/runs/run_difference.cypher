@@ -1,8 +1,8 @@
-// purpose: Where one run took longer than another: critical paths of all rounds, by activity and operator, whose differences add
-//   up exactly to that of the rounds' lengths.
+// purpose: Where one run took longer than another: the critical paths of all rounds, by activity and operator. The
+//   differences add up exactly to the difference of the rounds' lengths.
 // param run: id of the run
-// param against string = null: id of the run to compare with; the one that started before it where absent
-// param limit integer = 1000: how many rows at most
+// param against string = null: id of the run to compare with; default: the one that started before it
+// param limit integer = 1000: largest number of rows
 // over: rounds
 // returns: one row per activity and operator on a path of either, largest difference first: type, operator (name), address,
 //   before_ns (of the other run, all rounds), after_ns (of this one), difference_ns, before_rounds and after_rounds (that

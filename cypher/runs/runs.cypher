@@ -1,4 +1,4 @@
-// purpose: The runs that are loaded: what they are called, what ran where and when, and how long their rounds took.
+// purpose: The loaded runs: their names, what ran where and when, and how long their rounds took.
 // param tag string = null: only runs with this tag
 // returns: one row per run, the one that started last first: run, name, tags, program, hosts, started (when), system, rules,
 //   workers, epochs (published), median_ns and slowest_ns (of its rounds), slowest_epoch

@@ -1,7 +1,7 @@
-// purpose: What the parameters of the rules have touched: per value of each, the runs that were made with it, with their epochs,
-//   snapshots and exports. A value that was changed is a run of its own.
-// param name string = null: name of the parameter, such as busy_below_ns; all where absent
-// param value string = null: its value, as JSON; all where absent
+// purpose: What the parameters of the rules have affected: for each value, the runs that were made with it, with their
+//   epochs, snapshots and exports. A changed value makes a run of its own.
+// param name string = null: name of the parameter, such as busy_below_ns; default: all
+// param value string = null: its value, as JSON; default: all
 // returns: one row per parameter, value and run that is loaded: parameter, value, run, name (of the run), rules, jobs (commits that
 //   used it), epochs (published), snapshots (of all epochs, older ones included), exports (exports and loads)
 // example: skewed --name busy_below_ns

@@ -1,6 +1,6 @@
-// purpose: The worst rounds of all runs, each against the median of its own run.
+// purpose: The worst rounds of all runs, each compared with the median of its own run.
 // param tag string = null: only of runs with this tag
-// param limit integer = 20: how many rows at most
+// param limit integer = 20: largest number of rows
 // returns: one row per round, the one that took longest against its run's median first: run, name, epoch, span_ns, median_ns,
 //   ratio, waiting_ns, coverage; of epochs that are loaded
 // example: bfs --limit 3

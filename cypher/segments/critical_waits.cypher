@@ -1,4 +1,4 @@
-// purpose: How much of the waiting the critical path explains: waits that a message on the path ended.
+// purpose: How much of the waiting the critical path explains: the waits that were ended by a message on the path.
 // param run: id of the run
 // over: rounds
 // returns: one row per type of message that ended waits, most waiting first: message, waits, waited_ns (whole waits that ended in

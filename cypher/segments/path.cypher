@@ -1,4 +1,4 @@
-// purpose: The critical path of an epoch as a chain of stretches between waits; needs no more than the detail `waits`.
+// purpose: The critical path of an epoch as a chain of stretches between waits; the detail `waits` is enough.
 // param run: id of the run
 // param epoch: number of the epoch
 // returns: one row per stretch in time order: step, worker, start_ns, end_ns, duration_ns (on the path, inside the window),

@@ -1,7 +1,8 @@
-// purpose: Chains of waits across workers, of any length: who waited for somebody who had waited for somebody.
+// purpose: Chains of waits across workers, of any length: a worker waited for one that had waited for another one, and
+//   so on.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 10: how many chains at most
+// param limit integer = 10: largest number of chains
 // returns: one row per chain that ends with one of the window's waits, longest first: chain (its workers, the last waiter
 //   first, each after the one that released it), messages, waited_ns (of the last wait), first_ns (when the first message
 //   of the chain was sent), end_ns (when the last wait ended), chain_ns (between the two), operators (most active in the

@@ -1,8 +1,9 @@
-// purpose: Which operators others waited for, over several rounds: waits by the worker and the operator that sent what ended them.
+// purpose: Which operators others waited for, over several rounds: waits by the worker and operator that sent the
+//   message which ended them.
 // param run: id of the run
-// param first_epoch integer = null: first round to look at; the first where absent
-// param last_epoch integer = null: last one
-// param limit integer = 20: how many rows at most
+// param first_epoch integer = null: first round to look at; default: the first one
+// param last_epoch integer = null: last such epoch; default: the last loaded one
+// param limit integer = 20: largest number of rows
 // over: rounds
 // returns: one row per sender and operator, most waiting first: from_worker, operator, name, address (what the sender ran last before it
 //   sent), waits (that ended in these rounds), waited_ns (whole waits), share (of all waits that a message ended), critical_ns (of

@@ -1,7 +1,7 @@
-// purpose: Every wait of an epoch with what ended it; needs no more than the detail `waits`.
+// purpose: Every wait of an epoch with what ended it; the detail `waits` is enough.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 50: how many rows at most
+// param limit integer = 50: largest number of rows
 // returns: one row per wait, longest first: worker, start_ns, end_ns (uncut), waited_ns (inside the window), from_worker,
 //   message, channel, sent_ns, critical (whether the critical path leads over the message), sender_did (the operator that
 //   was most active in the stretch that the message came from), segment (that the wait's end began)

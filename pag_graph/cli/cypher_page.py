@@ -25,21 +25,26 @@ _OVER_IN_WORDS = {
 _HEAD = """\
 # Cypher queries
 
-Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cli.cypher_page > docs/cypher.md`.
-
-Each query is one file that Neo4j Browser takes as it is, with its parameters set by `:param`. On the command line:
+*Which query answers my question in Neo4j, and what do its parameters and columns mean?*
 
 ```sh
-pag neo4j queries                                   # what there is
+pag neo4j queries                                   # list all queries
 pag neo4j query held_up_by                          # the latest run, its slowest round
 pag neo4j query waited_for --worker 2 --at_ns 16000000 --format json
 ```
 
-`run` may be left out where one run is loaded, and is the one that started last where there are several; `epoch` is the
-slowest round that is loaded with enough detail. Queries begin at published epochs and run in read access mode. Times
-end in `_ns` and are nanoseconds, instants from the run's origin. A query that needs more than the detail `waits` of an
-epoch says so. An answer says which epochs it left out because they are not loaded, or loaded with less detail. Examples
-are of bundled traces; their numbers are checked by the tests.
+Each query is one file. You can also paste it into Neo4j Browser as it is, and set its parameters with `:param`.
+Examples show answers for bundled traces; the tests check their numbers.
+
+- **Defaults.** `run` may be left out. If several runs are loaded, it is the one that started last. `epoch` is the
+  slowest round that is loaded with enough detail.
+- **Detail.** A query says if it needs more than the detail `waits` of an epoch. An answer says which epochs it left out
+  because they are not loaded, or loaded with less detail.
+- **Units.** Names of times end in `_ns`. Times are nanoseconds; instants count from the run's origin.
+- **Safety.** Queries look only at published epochs, and run in read access mode.
+
+This page is made from the files in `cypher/`. To change it, change them, and run
+`python -m pag_graph.cli.cypher_page > docs/cypher.md`.
 """
 
 
@@ -65,7 +70,7 @@ def _about(query: Query) -> str:
     if query.details:
         lines += [f"Needs the detail {' or '.join(f'`{each}`' for each in query.details)}.", ""]
     if query.over in _OVER_IN_WORDS:
-        lines += [f"Looks over {_OVER_IN_WORDS[query.over]}.", ""]
+        lines += [f"Looks at {_OVER_IN_WORDS[query.over]}.", ""]
     own = [each for each in query.params.values() if each.name not in KNOWN]
     takes = " and ".join(f"`{each}`" for each in query.params if each in KNOWN)
     lines += [f"Takes {takes}{':' if own else '.'}" if takes else "Takes:" if own else "Takes nothing.", ""]
