@@ -203,17 +203,17 @@ def _call_paths(told: SpanAnswer, top: int) -> list[dict[str, Any]]:
 def _print_findings(findings: list[dict[str, Any]], top: int) -> None:
     """Say what is odd, the first ones of each name: hosts by the hundred have clocks by the thousand pairs."""
     often: dict[str, int] = {}
-    for found in findings:
-        name = found["finding"]
+    for finding in findings:
+        name = finding["finding"]
         often[name] = often.get(name, 0) + 1
         if often[name] <= top:
-            measures = [f"{measure} {found[measure]:,}" for measure in ("observed", "limit") if measure in found]
-            said = f"finding: {name}: {found['action']} ({', '.join(measures)} {found['unit']})"
-            stderr().print(printable(said), markup=False, style="yellow")
+            measures = [f"{measure} {finding[measure]:,}" for measure in ("observed", "limit") if measure in finding]
+            line = f"finding: {name}: {finding['action']} ({', '.join(measures)} {finding['unit']})"
+            stderr().print(printable(line), markup=False, style="yellow")
     for name, count in often.items():
         if count > top:
-            said = f"finding: {name}: {count - top:,} more (--format json has all)"
-            stderr().print(printable(said), markup=False, style="yellow")
+            line = f"finding: {name}: {count - top:,} more (--format json has all)"
+            stderr().print(printable(line), markup=False, style="yellow")
 
 
 def _print_changes(told: SpanAnswer, top: int) -> None:

@@ -78,7 +78,7 @@ def covered(spans: Spans, inner: I64, owner: I64, time: I64) -> I64:
     >>> covered(spans, np.array([1]), np.array([0, 0, 0]), np.array([2, 4, 5]))
     array([-1,  1, -1])
     """
-    found = np.full(len(owner), -1, np.int64)
+    covering = np.full(len(owner), -1, np.int64)
     parents = spans.parent[inner]
     for index in range(len(owner)):
         low, high = not_below(parents, owner[index]), not_below(parents, owner[index] + 1)
@@ -93,8 +93,8 @@ def covered(spans: Spans, inner: I64, owner: I64, time: I64) -> I64:
         while place >= 0 and parents[place] == owner[index] and spans.start[inner[place]] == spans.end[inner[place]]:
             place -= 1
         if place >= 0 and parents[place] == owner[index] and spans.end[inner[place]] >= time[index]:
-            found[index] = inner[place]
-    return found
+            covering[index] = inner[place]
+    return covering
 
 
 @kernel

@@ -82,11 +82,11 @@ def climb(parent: I64, rank: I64) -> tuple[I64, I64, I64, Flags]:
             span = above[span]
         if span >= 0 and root[span] < 0:
             first = span
-            other = above[span]
-            while other != span:
-                if rank[other] < rank[first]:
-                    first = other
-                other = above[other]
+            span_above = above[span]
+            while span_above != span:
+                if rank[span_above] < rank[first]:
+                    first = span_above
+                span_above = above[span_above]
             above[first] = -1
             cut[first] = True
             # Those of the circle are numbered from the cut down, then the others that led to it.
@@ -327,8 +327,8 @@ def all_above(parent: I64, order: I64, sure: Flags) -> Flags:
     >>> all_above(np.array([-1, 0, 1]), np.array([0, 1, 2]), np.array([True, False, True]))
     array([ True, False, False])
     """
-    found = sure.copy()
+    holds = sure.copy()
     for span in order:
         if parent[span] >= 0:
-            found[span] &= found[parent[span]]
-    return found
+            holds[span] &= holds[parent[span]]
+    return holds

@@ -215,18 +215,18 @@ class _Simulation:
             self.cpu(rank, "checkpoint", "user_annotation", plant.by_ns)
 
     def compute(self, rank: _Rank, step: int, name: str) -> None:
-        what = (rank.number, step, name)
+        key = (rank.number, step, name)
         bound = self.planted("launch_bound") is not None
         begin = rank.now
-        rank.now += self.draw(3_000, 6_000, "before", *what) + (25_000 if bound else 0)
+        rank.now += self.draw(3_000, 6_000, "before", *key) + (25_000 if bound else 0)
         # The same kernel takes about as long on all ranks.
-        length = self.draw(30_000, 60_000, "kernel", step, name) + self.draw(0, 3_000, "kernel", *what)
+        length = self.draw(30_000, 60_000, "kernel", step, name) + self.draw(0, 3_000, "kernel", *key)
         if bound:
             length //= 10
         if name == "forward 0":
             length = int(length * self.factor("slow_kernel"))
         work = self.launch(rank, COMPUTE, f"{name.split(maxsplit=1)[0]}_kernel_{name.split()[1]}", step, length, [])
-        rank.now += self.draw(500, 1_500, "after", *what)
+        rank.now += self.draw(500, 1_500, "after", *key)
         self.emit(rank, f"aten::{name}", "cpu_op", begin, rank.now)
         if self.planted("sync_per_layer") is not None:
             self.synchronise(rank, work)
@@ -378,18 +378,18 @@ _OLD = {"cpu_op": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel", "us
 def _document(job: Job, rank: int, events: tuple[dict[str, Any], ...], dialect: Dialect) -> str:
     base = 0 if dialect == "base" else _BASE_NS
     texts = [_text(event, base, dialect) for event in events]
-    listed = "[\n" + ",\n".join(texts) + "\n]"
+    events_text = "[\n" + ",\n".join(texts) + "\n]"
     if dialect == "array":
-        return listed
+        return events_text
     info: dict[str, Any] = {"backend": "nccl", "rank": rank, "world_size": job.ranks}
     around: dict[str, Any] = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "made up"}]}
     if dialect == "base":
         around["baseTimeNanoseconds"] = _BASE_NS
-    said: dict[str, Any] = {"distributedInfo": info, "traceName": f"rank-{rank}.json"}
+    facts: dict[str, Any] = {"distributedInfo": info, "traceName": f"rank-{rank}.json"}
     if job.hosts:
-        said["host_name"] = "node-0"
-    head, tail = (around | said, {"displayTimeUnit": "ms"}) if dialect == "fronted" else (around, said)
-    return f'{json.dumps(head)[:-1]}, "traceEvents": {listed}, {json.dumps(tail)[1:]}'
+        facts["host_name"] = "node-0"
+    head, tail = (around | facts, {"displayTimeUnit": "ms"}) if dialect == "fronted" else (around, facts)
+    return f'{json.dumps(head)[:-1]}, "traceEvents": {events_text}, {json.dumps(tail)[1:]}'
 
 
 def _text(event: dict[str, Any], base: int, dialect: Dialect) -> str:

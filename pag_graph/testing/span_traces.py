@@ -186,13 +186,13 @@ class _Player:
 
     def call(self, handler: _Handler, time: int, depth: int, thread: str) -> tuple[str, int, int]:
         """Call another service; returns the client's span, when it began, and when it ended."""
-        other = self.draw.choice([name for name in self.services if name != handler.span.service])
+        callee = self.draw.choice([name for name in self.services if name != handler.span.service])
         operation = f"get-{self.draw.randint(0, 2)}"
-        client = self.span(handler.span.id, handler.span.service, f"call {other}", "client", time, thread)
+        client = self.span(handler.span.id, handler.span.service, f"call {callee}", "client", time, thread)
         begin = time + self.draw.randint(1, 60) * US
-        server = self.span(client.span.id, other, operation, "server", begin, f"http-{self.draw.randint(1, 4)}")
-        done = self.handle(server, begin, depth + 1)
-        end = self.end(client, done + self.draw.randint(1, 60) * US)
+        server = self.span(client.span.id, callee, operation, "server", begin, f"http-{self.draw.randint(1, 4)}")
+        handled = self.handle(server, begin, depth + 1)
+        end = self.end(client, handled + self.draw.randint(1, 60) * US)
         client.steps.append(_Step(time, end, server.span.id, time))
         return client.span.id, time, end
 
@@ -210,9 +210,9 @@ class _Player:
         )
         end = self.end(producer, self.own(producer, time))
         handler.steps.append(_Step(time, end, producer.span.id, time))
-        other = self.draw.choice(self.services)
+        receiver = self.draw.choice(self.services)
         begin = end + self.draw.randint(1, 500) * US
-        consumer = self.span(producer.span.id, other, "receive", "consumer", begin, "consumer-1")
+        consumer = self.span(producer.span.id, receiver, "receive", "consumer", begin, "consumer-1")
         self.end(consumer, self.own(consumer, begin))
         return end
 
@@ -282,10 +282,10 @@ def _by_trace(spans: Iterable[SimulatedSpan]) -> dict[str, list[SimulatedSpan]]:
 def jaeger(spans: Iterable[SimulatedSpan]) -> bytes:
     """Return spans as Jaeger's API answers."""
     data = []
-    for trace, own in _by_trace(spans).items():
-        hosts = sorted({(span.service, span.host) for span in own})
+    for trace, members in _by_trace(spans).items():
+        hosts = sorted({(span.service, span.host) for span in members})
         rows = []
-        for span in own:
+        for span in members:
             reference = {"refType": "CHILD_OF", "traceID": trace, "spanID": span.parent}
             tags: list[dict[str, Any]] = [{"key": "span.kind", "type": "string", "value": span.kind}]
             tags += [{"key": "thread.id", "type": "string", "value": span.thread}] if span.thread else []
@@ -333,9 +333,9 @@ def zipkin(spans: Iterable[SimulatedSpan]) -> bytes:
 def otlp(spans: Iterable[SimulatedSpan]) -> bytes:
     """Return spans as the collector's file exporter writes them: a line of JSON per host."""
     lines = []
-    for (service, host), own in _by_resource(spans).items():
+    for (service, host), members in _by_resource(spans).items():
         rows = []
-        for span in own:
+        for span in members:
             row: dict[str, Any] = {
                 "traceId": span.trace,
                 "spanId": span.id,
@@ -366,9 +366,9 @@ def _by_resource(spans: Iterable[SimulatedSpan]) -> dict[tuple[str, str], list[S
 def otlp_protobuf(spans: Iterable[SimulatedSpan], *, lengths: bool = True) -> bytes:
     """Return spans as protocol buffers: with lengths one export per host, without them one for all."""
     exports = []
-    for (service, host), own in _by_resource(spans).items():
+    for (service, host), members in _by_resource(spans).items():
         resource = b"".join(_message(1, _attribute(*pair)) for pair in (("service.name", service), ("host.name", host)))
-        rows = b"".join(_message(2, _encoded(span)) for span in own)
+        rows = b"".join(_message(2, _encoded(span)) for span in members)
         exports.append(_message(1, _message(1, resource) + _message(2, rows)))
     return b"".join(struct.pack(">I", len(part)) + part for part in exports) if lengths else b"".join(exports)
 
@@ -392,9 +392,9 @@ def _message(number: int, content: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    out = bytearray()
+    encoded = bytearray()
     while value > 127:  # noqa: PLR2004 seven bits a byte
-        out.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    out.append(value)
-    return bytes(out)
+    encoded.append(value)
+    return bytes(encoded)

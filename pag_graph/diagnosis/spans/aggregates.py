@@ -123,15 +123,15 @@ def by_latency(sums: Sums) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for place in np.unique(class_of[ordered]).tolist():
         latency = sums.latency[np.flatnonzero(class_of == place)]
-        own = totals.filter(pl.col("place") == place)
-        names = [sums.labels[code] for code in own["operation"].to_list()]
+        of_class = totals.filter(pl.col("place") == place)
+        names = [sums.labels[code] for code in of_class["operation"].to_list()]
         rows.append(
             {
                 "class": place,
                 "requests": len(latency),
                 "from_ns": int(latency.min()),
                 "to_ns": int(latency.max()),
-                "path_ns": dict(zip(names, own["path_ns"].to_list(), strict=True)),
+                "path_ns": dict(zip(names, of_class["path_ns"].to_list(), strict=True)),
             }
         )
     return rows
@@ -197,13 +197,13 @@ def difference(before: Sums, after: Sums, chosen: tuple[I64, I64]) -> dict[str, 
     """
     sets = [(before, chosen[0]), (after, chosen[1])]
     parts: dict[str, list[int]] = {}
-    for place, (sums, own) in enumerate(sets):
-        wanted = pl.col("request").is_in(pl.Series(own, dtype=pl.UInt32).implode())
+    for place, (sums, requests) in enumerate(sets):
+        wanted = pl.col("request").is_in(pl.Series(requests, dtype=pl.UInt32).implode())
         totals = sums.paths.filter(wanted).group_by("operation").agg(pl.col("path_ns").sum())
         for operation, value in totals.iter_rows():
             parts.setdefault(sums.labels[operation], [0, 0])[place] += value
-    counts = [len(own) for own in chosen]
-    latencies = [int(sums.latency[own].sum()) for sums, own in sets]
+    counts = [len(requests) for requests in chosen]
+    latencies = [int(sums.latency[requests].sum()) for sums, requests in sets]
     rows = [
         {
             "operation": name,

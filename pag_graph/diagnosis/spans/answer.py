@@ -152,10 +152,10 @@ def answer(
     with read_parts(sources, held=held) as parts:
         with without_collector():
             requests = RequestParts(parts, sync=sync)
-            made = _answered(requests, request)
+            answered = _answered(requests, request)
             if against:
-                made.changes.update(_changes(made.sums, against, sync, held))
-        yield made
+                answered.changes.update(_changes(answered.sums, against, sync, held))
+        yield answered
 
 
 def _answered(requests: RequestParts, request: str | None) -> SpanAnswer:
@@ -197,9 +197,9 @@ def _changes(after: Sums, against: Sequence[Path], sync: Collection[str], held: 
 def _shown(requests: RequestParts, sums: Sums, chosen: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
     """Return requests, by number in the sums, with their paths."""
     rows = sums.requests[[number for _, number in chosen]]
-    made = requests.of_traces(rows["trace"].to_list())
-    numbers = numbers_of(made, rows).tolist()
-    return [request_facts(made, number, role) for (role, _), number in zip(chosen, numbers, strict=True)]
+    part = requests.of_traces(rows["trace"].to_list())
+    numbers = numbers_of(part, rows).tolist()
+    return [request_facts(part, number, role) for (role, _), number in zip(chosen, numbers, strict=True)]
 
 
 def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -37,8 +37,8 @@ def compared(parts: Iterable[SpanTable], policy: str) -> dict[str, Any]:
         spans, form = spans + table.rows, table.format
         labels = labels or [operation.label for operation in table.operations]
         for trace in each_trace(table):
-            row, own = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
-            for operation, value in own.items():
+            row, of_trace = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
+            for operation, value in of_trace.items():
                 sums[operation] = sums.get(operation, 0) + value
             rows.append({"trace": table.traces[trace.trace], **row})
     operations = [{"operation": labels[code], "path_ns": value} for code, value in sorted(sums.items())]

@@ -106,7 +106,7 @@ def _root(
     while stack:
         span = stack.pop()
         operation = table.operations[trace.operation[span]]
-        if all(name is None or name == own for name, own in zip(wanted, operation, strict=True)):
+        if all(name is None or name == stated for name, stated in zip(wanted, operation, strict=True)):
             return span
         stack += reversed(nodes[span].children)
     return None
@@ -116,7 +116,7 @@ def _cut(trace: OneTrace, table: SpanTable, nodes: dict[int, Node], root: int) -
     """Cut children to their parents, from the root down; returns what is left, each span before its children."""
     order = [root]
     for above in order:
-        parent, kept = nodes[above], []
+        parent, remaining = nodes[above], []
         for span in parent.children:
             child = nodes[span]
             if _is_call(trace, table, nodes, parent, child):
@@ -131,9 +131,9 @@ def _cut(trace: OneTrace, table: SpanTable, nodes: dict[int, Node], root: int) -
                 child.end = parent.end
             else:
                 continue
-            kept.append(span)
-        parent.children = kept
-        order += kept
+            remaining.append(span)
+        parent.children = remaining
+        order += remaining
     return order
 
 
@@ -145,8 +145,8 @@ def _is_call(trace: OneTrace, table: SpanTable, nodes: dict[int, Node], parent: 
         above = parent.parent
         if trace.kind[parent.span] == CLIENT or (above is not None and trace.kind[nodes[above].span] == SERVER):
             return True
-    here, there = (table.processes[trace.process[node.span]] for node in (parent, child))
-    return here.host_named and there.host_named and here.host != there.host
+    parent_process, child_process = (table.processes[trace.process[node.span]] for node in (parent, child))
+    return parent_process.host_named and child_process.host_named and parent_process.host != child_process.host
 
 
 def _path(nodes: dict[int, Node], root: int) -> list[int]:
@@ -169,16 +169,16 @@ def _path(nodes: dict[int, Node], root: int) -> list[int]:
 def _exclusive(trace: OneTrace, nodes: dict[int, Node], path: list[int]) -> dict[int, int]:
     """Return exclusive time by operation: of each call path what is left after its children on the path."""
     paths: dict[tuple[int, int], int] = {}
-    own: dict[int, int] = {}
+    own_time: dict[int, int] = {}
     place: dict[int, int] = {}
     for span in path:
         above = nodes[span].parent
         outer = -1 if above is None else place[above]
         place[span] = paths.setdefault((outer, trace.operation[span]), len(paths))
-        own[place[span]] = own.get(place[span], 0) + nodes[span].duration
+        own_time[place[span]] = own_time.get(place[span], 0) + nodes[span].duration
         if outer >= 0:
-            own[outer] -= nodes[span].duration
-    found: dict[int, int] = {}
+            own_time[outer] -= nodes[span].duration
+    by_operation: dict[int, int] = {}
     for (_, operation), number in paths.items():
-        found[operation] = found.get(operation, 0) + max(own[number], 0)
-    return found
+        by_operation[operation] = by_operation.get(operation, 0) + max(own_time[number], 0)
+    return by_operation

@@ -109,43 +109,43 @@ def _just_before(ordered: list[Node]) -> dict[int, list[Node]]:
     open_ones: list[tuple[int, int, Node]] = []
     for place, node in enumerate(ordered):
         until = bisect_left(open_ones, (-node.end + 1,))
-        done = []
+        finished = []
         for number in range(until):
             later = open_ones[number][2]
-            listed = before[later.span]
-            follows = sum(node.end <= other.start for other in listed)
-            if not listed or not follows:
-                listed.append(node)
-            elif follows == len(listed):
-                done.append(number)
-        for number in reversed(done):
+            predecessors = before[later.span]
+            follows = sum(node.end <= predecessor.start for predecessor in predecessors)
+            if not predecessors or not follows:
+                predecessors.append(node)
+            elif follows == len(predecessors):
+                finished.append(number)
+        for number in reversed(finished):
             del open_ones[number]
         insort(open_ones, (-node.start, place, node))
     return before
 
 
 def _in_series(
-    node: Node, block_start: int, known: tuple[dict[int, list[Node]], dict[int, int], dict[int, int | None]]
+    node: Node, block_start: int, tables: tuple[dict[int, list[Node]], dict[int, int], dict[int, int | None]]
 ) -> int:
     """Return how much sooner a sibling would end, with what those before it save."""
-    before, cache, saved = known
+    before, cache, saved = tables
     stack = [node]
     while stack:
         top = stack[-1]
         if top.span in cache:
             stack.pop()
             continue
-        if missing := [other for other in before[top.span] if other.span not in cache]:
+        if missing := [predecessor for predecessor in before[top.span] if predecessor.span not in cache]:
             stack += missing
             continue
-        own = saved[top.span]
-        if own is None or not 0 <= own <= top.duration:
+        own_saving = saved[top.span]
+        if own_saving is None or not 0 <= own_saving <= top.duration:
             raise _AssertedError
         distance, latest = top.start - block_start, block_start
-        for other in before[top.span]:
-            distance = max(0, min(distance, top.start - other.end))
-            latest = max(latest, other.end - cache[other.span])
-        end = latest + distance + top.duration - own
+        for predecessor in before[top.span]:
+            distance = max(0, min(distance, top.start - predecessor.end))
+            latest = max(latest, predecessor.end - cache[predecessor.span])
+        end = latest + distance + top.duration - own_saving
         if end > top.end:
             raise _AssertedError
         cache[top.span] = top.end - end

@@ -62,9 +62,9 @@ def critical_path(trace: OneTrace) -> tuple[list[Section], int]:
     failed = 0
     for root in sorted(roots, key=start.__getitem__):
         tree = _grown(trace, root, children, walk_up, start)
-        found = _walk(root, tree, _cut(trace, tree))
-        failed += not found
-        sections += found
+        of_root = _walk(root, tree, _cut(trace, tree))
+        failed += not of_root
+        sections += of_root
     return sections, failed
 
 
@@ -81,15 +81,15 @@ def _links(trace: OneTrace) -> tuple[list[int | None], list[int | None], list[li
         above = parent[span]
         if above is not None:
             children[above].append(span)
-        own = [(kind, name) for kind, same, name in stated if same]
-        ordered = [name for wanted in (CHILD_OF, FOLLOWS_FROM) for kind, name in own if kind == wanted]
+        same_trace = [(kind, name) for kind, same, name in stated if same]
+        ordered = [name for wanted in (CHILD_OF, FOLLOWS_FROM) for kind, name in same_trace if kind == wanted]
         walk_up.append(number.get(ordered[0], -1) if ordered else None)
     return parent, walk_up, children
 
 
 def _grown(trace: OneTrace, root: int, children: list[list[int]], walk_up: list[int | None], start: list[int]) -> _Tree:
     """Return the tree below a root without what a consumer did; starts that say nothing become the parent's."""
-    order, kept, stack = [], [list[int]() for _ in trace.ids], [root]
+    order, remaining, stack = [], [list[int]() for _ in trace.ids], [root]
     while stack:
         span = stack.pop()
         order.append(span)
@@ -97,9 +97,9 @@ def _grown(trace: OneTrace, root: int, children: list[list[int]], walk_up: list[
             if start[child] <= 0:
                 start[child] = start[span]
         below = sorted(children[span], key=start.__getitem__)
-        kept[span] = [child for child in below if (trace.kind[span], trace.kind[child]) != (PRODUCER, CONSUMER)]
-        stack += reversed(kept[span])
-    return _Tree(order, kept, walk_up, start)
+        remaining[span] = [child for child in below if (trace.kind[span], trace.kind[child]) != (PRODUCER, CONSUMER)]
+        stack += reversed(remaining[span])
+    return _Tree(order, remaining, walk_up, start)
 
 
 def _cut(trace: OneTrace, tree: _Tree) -> dict[int, tuple[int, int]]:
@@ -123,23 +123,23 @@ def _cut(trace: OneTrace, tree: _Tree) -> dict[int, tuple[int, int]]:
 def _walk(root: int, tree: _Tree, times: dict[int, tuple[int, int]]) -> list[Section]:
     ends: dict[int, tuple[list[int], list[int]]] = {}
     sections: list[Section] = []
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     # From where the walk comes back; 0 says as much as nothing, as it does in the UI.
     span, returned = root, 0
     while span in times:
-        if (span, returned) in seen:
+        if (span, returned) in visited:
             return []
-        seen.add((span, returned))
+        visited.add((span, returned))
         if span not in ends:
-            last = sorted(
+            by_end = sorted(
                 ((times[child][1], -place, child) for place, child in enumerate(tree.children[span]) if child in times)
             )
-            ends[span] = [end for end, _, _ in last], [child for _, _, child in last]
+            ends[span] = [end for end, _, _ in by_end], [child for _, _, child in by_end]
         start, end = times[span]
-        known, which = ends[span]
-        before = bisect_left(known, returned) if returned else len(known)
-        child = which[before - 1] if before else None
-        section = Section(span, start if child is None else known[before - 1], returned or end)
+        ends_of_children, children = ends[span]
+        before = bisect_left(ends_of_children, returned) if returned else len(ends_of_children)
+        child = children[before - 1] if before else None
+        section = Section(span, start if child is None else ends_of_children[before - 1], returned or end)
         if section.start != section.end:
             sections.append(section)
         if child is not None:

@@ -114,15 +114,15 @@ def summed(parts: Iterable[Requests]) -> Sums:
     requests, paths, owns, tree = [], [], [], _Tree()
     before = 0
     labels: list[str] = []
-    for made in parts:
-        labels = labels or [operation.label for operation in made.table.operations]
-        requests.append(request_rows(made))
-        paths.append(_path_rows(made, before))
-        spans = np.flatnonzero(~made.orphan[made.request])
-        own = {"operation": made.operation[spans], "own_ns": made.own[spans]}
-        owns.append(pl.DataFrame(own, schema={"operation": pl.Int32, "own_ns": pl.Int64}))
-        tree.add(made, spans)
-        before += made.count
+    for part_requests in parts:
+        labels = labels or [operation.label for operation in part_requests.table.operations]
+        requests.append(request_rows(part_requests))
+        paths.append(_path_rows(part_requests, before))
+        spans = np.flatnonzero(~part_requests.orphan[part_requests.request])
+        own_rows = {"operation": part_requests.operation[spans], "own_ns": part_requests.own[spans]}
+        owns.append(pl.DataFrame(own_rows, schema={"operation": pl.Int32, "own_ns": pl.Int64}))
+        tree.add(part_requests, spans)
+        before += part_requests.count
     rows = pl.concat(requests).with_row_index("number").sort(*REQUEST_ORDER)
     place = np.empty(rows.height, np.int64)
     place[rows["number"].to_numpy()] = np.arange(rows.height)
@@ -141,20 +141,20 @@ def summed(parts: Iterable[Requests]) -> Sums:
     )
 
 
-def _path_rows(made: Requests, before: int) -> pl.DataFrame:
+def _path_rows(part_requests: Requests, before: int) -> pl.DataFrame:
     """Return the parts of paths, summed by request and operation; requests are numbered from `before` on."""
-    path = made.path
-    number = np.repeat(np.arange(made.count), np.diff(made.begins))
-    message, owner = made.under_way, made.path_owner
+    path = part_requests.path
+    number = np.repeat(np.arange(part_requests.count), np.diff(part_requests.begins))
+    message, owner = part_requests.under_way, part_requests.path_owner
     length = path.end - path.begin
-    keep = ~made.orphan[number]
+    keep = ~part_requests.orphan[number]
     rows = pl.DataFrame(
         {
             "request": pl.Series((before + number)[keep], dtype=pl.UInt32),
-            "operation": pl.Series(made.operation[owner][keep], dtype=pl.Int32),
+            "operation": pl.Series(part_requests.operation[owner][keep], dtype=pl.Int32),
             "path_ns": length[keep],
             "network_ns": np.where(message, length, 0)[keep],
-            "certain_ns": np.where(made.certain[path.span], length, 0)[keep],
+            "certain_ns": np.where(part_requests.certain[path.span], length, 0)[keep],
         }
     )
     return rows.group_by("request", "operation").sum()

@@ -109,17 +109,17 @@ def answer(
     if folder is None:
         with temporary_results() as place:
             return _told(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)
-    kept = place_of(folder)
-    if not replace and is_result_of(mapped, kept, write_mapped):
-        return _told(mapped, Run(kept / STORE), step, limits)
-    with new_results(mapped, kept, replace=replace, write=write_mapped) as place:
+    place_kept = place_of(folder)
+    if not replace and is_result_of(mapped, place_kept, write_mapped):
+        return _told(mapped, Run(place_kept / STORE), step, limits)
+    with new_results(mapped, place_kept, replace=replace, write=write_mapped) as place:
         return _told(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)
 
 
 def _told(mapped: Mapped, run: Run, step: int | None, limits: Limits | None) -> TorchAnswer:
     window = _window(run, step)
     look = look_at(mapped, run, window, critical_path(run.snapshot(window)))
-    found = run.scan("findings").group_by("finding").len().sort("finding").collect()
+    counts = run.scan("findings").group_by("finding").len().sort("finding").collect()
     rounds = run.epochs.filter(run.epochs["role"] == str(EpochRole.ROUND))
     return TorchAnswer(
         look=look,
@@ -127,7 +127,7 @@ def _told(mapped: Mapped, run: Run, step: int | None, limits: Limits | None) -> 
         causes=causes_of(look, limits),
         what_if=predictions(look),
         step_times=[(row["epoch"], row["end_ns"] - row["start_ns"]) for row in rounds.iter_rows(named=True)],
-        findings=dict(found.iter_rows()),
+        findings=dict(counts.iter_rows()),
     )
 
 
@@ -142,9 +142,9 @@ def _window(run: Run, step: int | None) -> Window:
     rounds = run.epochs.filter(run.epochs["role"] == str(EpochRole.ROUND))
     if step is not None:
         if step not in rounds["epoch"].to_list():
-            known = ", ".join(map(str, rounds["epoch"].to_list()[:20])) or "none: give --steps REGEX"
+            listed_steps = ", ".join(map(str, rounds["epoch"].to_list()[:20])) or "none: give --steps REGEX"
             message = f"There is no step {step}."
-            raise InvalidParameterError(message, f"Steps are {known}.", {"step": step})
+            raise InvalidParameterError(message, f"Steps are {listed_steps}.", {"step": step})
         return run.window(epoch=step)
     if rounds.height:
         return run.window(between=(int(rounds["start_ns"].min()), int(rounds["end_ns"].max())))  # type: ignore[arg-type]

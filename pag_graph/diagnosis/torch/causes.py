@@ -101,46 +101,46 @@ def causes_of(look: Look, limits: Limits | None = None) -> list[Cause]:
     list of Cause
         None where nothing stands out.
     """
-    most = limits or Limits()
+    bounds = limits or Limits()
     span = max(look.span_ns, 1)
-    found: list[Cause] = []
+    causes: list[Cause] = []
 
     def name(cause: str, lost: int, limit: float, text: str, **signal: Any) -> None:
         if lost / span >= limit:
-            found.append(Cause(cause=cause, lost_ns=lost, share=lost / span, text=text, signal=signal))
+            causes.append(Cause(cause=cause, lost_ns=lost, share=lost / span, text=text, signal=signal))
 
     loading = look.path_ns(LOADING)
-    name("data_loading", loading, most.data_loading, f"{loading / span:.0%} of the path waits for the next batch")
+    name("data_loading", loading, bounds.data_loading, f"{loading / span:.0%} of the path waits for the next batch")
     if late := _late(look.skews):
         worst, lost = late
         text = f"rank {worst.rank} comes last to {worst.last} of {worst.collectives} collectives; others wait for it"
-        name("late_rank", lost, most.late_rank, text, rank=worst.rank, blamed_ns=worst.blamed_ns)
+        name("late_rank", lost, bounds.late_rank, text, rank=worst.rank, blamed_ns=worst.blamed_ns)
     transfer = look.path_ns(TRANSFER)
     text = f"{transfer / span:.0%} of the path is transfer of collectives, when all ranks are there"
-    name("collectives", transfer, most.collectives, text)
+    name("collectives", transfer, bounds.collectives, text)
     kernels = look.shares("name", KERNELS)
-    if kernels and (len(kernels) == 1 or kernels[0]["path_ns"] >= most.kernel_ratio * kernels[1]["path_ns"]):
+    if kernels and (len(kernels) == 1 or kernels[0]["path_ns"] >= bounds.kernel_ratio * kernels[1]["path_ns"]):
         longest = kernels[0]
         text = f"{longest['share']:.0%} of the path is the kernel {longest['key'][:120]}"
-        name("kernel", longest["path_ns"], most.kernel, text, kernel=longest["key"])
-    _name_stalls(look, most, name)
+        name("kernel", longest["path_ns"], bounds.kernel, text, kernel=longest["key"])
+    _name_stalls(look, bounds, name)
     copies = look.path_ns(COPIES)
-    name("copies", copies, most.copies, f"{copies / span:.0%} of the path copies between host and device")
-    return sorted(found, key=lambda cause: -cause.lost_ns)
+    name("copies", copies, bounds.copies, f"{copies / span:.0%} of the path copies between host and device")
+    return sorted(causes, key=lambda cause: -cause.lost_ns)
 
 
-def _name_stalls(look: Look, most: Limits, name: Any) -> None:
+def _name_stalls(look: Look, bounds: Limits, name: Any) -> None:
     if not look.stalls:
         return
     least = min(look.stalls, key=lambda stalls: stalls.launch_ns)
     threads = look.path_ns(*ON_CPU)
-    if min(least.launch_ns, threads) / max(look.span_ns, 1) >= most.launch_bound:
+    if min(least.launch_ns, threads) / max(look.span_ns, 1) >= bounds.launch_bound:
         text = f"streams rest {least.launch_ns / look.span_ns:.0%} of the time until a launch comes"
-        name("launch_bound", least.launch_ns, most.launch_bound, text, cpu_path_ns=threads)
+        name("launch_bound", least.launch_ns, bounds.launch_bound, text, cpu_path_ns=threads)
     worst = max(look.stalls, key=lambda stalls: stalls.sync_ns)
-    if worst.syncs > most.syncs_per_step * max(_steps_in(look), 1):
+    if worst.syncs > bounds.syncs_per_step * max(_steps_in(look), 1):
         text = f"{worst.syncs:,} times rank {worst.rank} waited for its device, which then rested until it went on"
-        name("sync_stalls", worst.sync_ns, most.sync_stalls, text, rank=worst.rank, stalls=worst.syncs)
+        name("sync_stalls", worst.sync_ns, bounds.sync_stalls, text, rank=worst.rank, stalls=worst.syncs)
 
 
 def _late(skews: Sequence[RankSkew]) -> tuple[RankSkew, int] | None:
@@ -174,12 +174,14 @@ def predictions(look: Look) -> list[Prediction]:
     """
     changes = [*_kernel_changes(look), _free_launches(look), _loading(look), _balanced(look), _transfers(look)]
     snapshot = look.run.snapshot(look.window)
-    found = []
+    predicted = []
     for text, parameters in changes:
         if parameters:
             saved = what_if(snapshot, parameters).saved_ns
-            found.append(Prediction(change=text, saved_ns=saved, share=saved / max(look.span_ns, 1)))
-    return sorted((one for one in found if one.saved_ns > 0), key=lambda one: -one.saved_ns)
+            predicted.append(Prediction(change=text, saved_ns=saved, share=saved / max(look.span_ns, 1)))
+    return sorted(
+        (prediction for prediction in predicted if prediction.saved_ns > 0), key=lambda prediction: -prediction.saved_ns
+    )
 
 
 Change = tuple[str, list[WhatIfParameters]]
@@ -226,7 +228,7 @@ def _balanced(look: Look) -> Change:
     text = "ranks with equal work"
     if len(look.mapped.ranks) < 2:  # noqa: PLR2004 nobody to be compared with
         return text, []
-    own, workers = {}, {}
+    work_of, workers = {}, {}
     work = _work_of_workers(look)
     for rank in look.mapped.ranks:
         computing = [
@@ -236,10 +238,12 @@ def _balanced(look: Look) -> Change:
         ]
         main = rank.thread_workers.get(rank.main)
         workers[rank.number] = (*computing, *([] if main is None else [main]))
-        own[rank.number] = sum(work.get(worker, 0) for worker in workers[rank.number])
-    mean = sum(own.values()) / len(own)
+        work_of[rank.number] = sum(work.get(worker, 0) for worker in workers[rank.number])
+    mean = sum(work_of.values()) / len(work_of)
     return text, [
-        WhatIfParameters(worker=workers[rank], factor=mean / own[rank]) for rank in own if own[rank] and workers[rank]
+        WhatIfParameters(worker=workers[rank], factor=mean / work_of[rank])
+        for rank in work_of
+        if work_of[rank] and workers[rank]
     ]
 
 

@@ -274,11 +274,11 @@ def _overlap(rank: Rank, low: int, high: int) -> dict[str, int]:
             if span[0] < span[1]:
                 spans[_computes(rank, activity)].append(span)
     computes, collective = _merged(spans[True]), _merged(spans[False])
-    both = sum(_covered(computes, begin, end) for begin, end in collective)
+    overlapped = sum(_covered(computes, begin, end) for begin, end in collective)
     return {
         "rank": rank.number,
         "collective_ns": sum(end - begin for begin, end in collective),
-        "overlapped_ns": both,
+        "overlapped_ns": overlapped,
     }
 
 

@@ -146,9 +146,9 @@ def join_collectives(logs: Mapping[int, RankLog], steps: Mapping[int, Sequence[t
     for key, lists in unnumbered.items():
         sizes = {tuple(kernel.size for kernel in kernels) for kernels in lists.values()}
         agreed = len(sizes) == 1
-        most = max(len(kernels) for kernels in lists.values())
-        for place in range(most):
-            kernels = {rank: own[place] for rank, own in lists.items() if place < len(own)}
+        longest = max(len(kernels) for kernels in lists.values())
+        for place in range(longest):
+            kernels = {rank: of_rank[place] for rank, of_rank in lists.items() if place < len(of_rank)}
             if agreed:
                 _join(joins, logs, lacking, (*key, place), kernels, inferred=True)
             else:
@@ -171,18 +171,18 @@ def _join(
     inferred: bool,
 ) -> None:
     """Join the kernels of one collective, or count what keeps them from being joined."""
-    some = next(iter(kernels.values()))
-    if any(rank not in logs for rank in some.ranks):
-        lacking[some.ranks] += 1
+    example = next(iter(kernels.values()))
+    if any(rank not in logs for rank in example.ranks):
+        lacking[example.ranks] += 1
         return
-    if len(kernels) < len(some.ranks):
+    if len(kernels) < len(example.ranks):
         joins.unjoined.update(kernels.keys())
         return
     parts = [
         Part(kernel.rank, kernel.row, kernel.begin, kernel.end, kernel.given, kernel.gotten)
         for _, kernel in sorted(kernels.items())
     ]
-    joins.collectives.append(Collective(some.name, key, parts, inferred, some.on_host))
+    joins.collectives.append(Collective(example.name, key, parts, inferred, example.on_host))
 
 
 def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel]:
@@ -238,15 +238,15 @@ def _element_bytes(kind: Any) -> int:
 def _of_threads(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel]:
     """Return the collectives that threads of one rank carried out, in the order of time."""
     ranks = group_of(log)
-    found = []
+    kernels = []
     for row, name in host_rows(log):
         if name in _POINT_TO_POINT or not ranks:
             joins.without_group[rank] += 1
             continue
         begin, end = int(log.t[row]), int(log.end[row])
         step = int(np.searchsorted(starts, begin, side="right"))
-        found.append(_Kernel(rank, row, begin, end, name, "", ranks, -1, -1, step, on_host=True))
-    return found
+        kernels.append(_Kernel(rank, row, begin, end, name, "", ranks, -1, -1, step, on_host=True))
+    return kernels
 
 
 def _ranks_of(facts: Mapping[str, Any], log: RankLog, rank: int, name: str) -> tuple[int, ...]:
@@ -254,11 +254,11 @@ def _ranks_of(facts: Mapping[str, Any], log: RankLog, rank: int, name: str) -> t
         ends = {number(facts.get("Src Rank"), rank), number(facts.get("Dst Rank"), rank), rank}
         return tuple(sorted(ends)) if len(ends) == 2 else ()  # noqa: PLR2004 two ends
     text = facts.get("Process Group Ranks")
-    listed = text if isinstance(text, list) else str(text or "").strip("[] ").split(",")
+    entries = text if isinstance(text, list) else str(text or "").strip("[] ").split(",")
     # Long lists are cut short by dots.
     if "..." in str(text):
         return tuple(sorted(log.groups.get(str(facts.get("Process Group Name")), ())))
-    ranks = {number(entry.strip() if isinstance(entry, str) else entry) for entry in listed}
+    ranks = {number(entry.strip() if isinstance(entry, str) else entry) for entry in entries}
     return () if -1 in ranks else tuple(sorted(ranks))
 
 
@@ -317,12 +317,21 @@ def _bound(
     bounds: dict[str, list[tuple[int, int, int, int]]],
 ) -> None:
     """Add what a collective says about clocks that are not known: least, greatest, likely difference, and its error."""
-    others = [part for part in collective.parts if domains[part.rank] not in known]
-    for one in (part for part in collective.parts if domains[part.rank] == base):
-        for other in others:
-            apart = min(one.end - one.begin, other.end - other.begin) if collective.on_host else 0
-            bounds[domains[other.rank]].append(
-                (one.begin - other.end, one.end - other.begin, one.end - other.end, apart)
+    unknown = [part for part in collective.parts if domains[part.rank] not in known]
+    for known_part in (part for part in collective.parts if domains[part.rank] == base):
+        for unknown_part in unknown:
+            apart = (
+                min(known_part.end - known_part.begin, unknown_part.end - unknown_part.begin)
+                if collective.on_host
+                else 0
+            )
+            bounds[domains[unknown_part.rank]].append(
+                (
+                    known_part.begin - unknown_part.end,
+                    known_part.end - unknown_part.begin,
+                    known_part.end - unknown_part.end,
+                    apart,
+                )
             )
 
 
@@ -363,13 +372,13 @@ class Joined:
         last = self.collective.last_before(self.part)
         if last.rank == self.part.rank or last.begin > end or begin > last.begin:
             return
-        there = self.workers[last.rank, last.row]
+        last_worker = self.workers[last.rank, last.row]
         arrived = begin
         if self.collective.everybody_waits:
             given = self.part.given
-            spans.message(COLLECTIVE, worker, begin, there, last.begin, arrived=arrived, size=given, inside=True)
+            spans.message(COLLECTIVE, worker, begin, last_worker, last.begin, arrived=arrived, size=given, inside=True)
         spans.message(
-            *(COLLECTIVE, there, last.begin, worker, last.begin),
+            *(COLLECTIVE, last_worker, last.begin, worker, last.begin),
             size=self.part.gotten,
             after=True,
             inside=begin == last.begin,

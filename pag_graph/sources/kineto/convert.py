@@ -166,7 +166,7 @@ def map_files(
     joined = _joined(ranks, joins)
     origin = min(int(rank.log.t.min()) for rank in ranks)
     finish = max(int(rank.log.end.max()) for rank in ranks)
-    spans, operators, found = Spans(), Operators(), [*guessed, *(_log_findings(rank.log) for rank in ranks)]
+    spans, operators, tables = Spans(), Operators(), [*guessed, *(_log_findings(rank.log) for rank in ranks)]
     for rank in ranks:
         rank.origin = origin
         if pattern is not None:
@@ -178,7 +178,7 @@ def map_files(
         if lost := write_flows(rank, spans):
             rank.log.dropped["flows with one end"] += lost
         of_streams = write_streams(rank, spans, operators, parts, finish=finish)
-        found.append(_rank_findings(rank, of_threads, of_streams))
+        tables.append(_rank_findings(rank, of_threads, of_streams))
     return Mapped(
         ranks=ranks,
         spans=spans,
@@ -188,7 +188,7 @@ def map_files(
         joins=joins,
         meta=_meta(files, ranks),
         workers=_worker_table(ranks, clocks),
-        findings=pa.concat_tables([no_findings(), *found, *_join_findings(by_rank, joins, clocks)]),
+        findings=pa.concat_tables([no_findings(), *tables, *_join_findings(by_rank, joins, clocks)]),
     )
 
 
@@ -214,7 +214,7 @@ def _number_ranks(logs: Sequence[RankLog]) -> list[pa.Table]:
     TraceFormatError
         If two traces are of one rank.
     """
-    found = []
+    tables = []
     taken: dict[int, RankLog] = {}
     for log in sorted(logs, key=lambda log: not log.rank_stated):
         if log.rank < 0:
@@ -224,11 +224,11 @@ def _number_ranks(logs: Sequence[RankLog]) -> list[pa.Table]:
             raise TraceFormatError(message, "Give one trace per rank.", {"file": str(log.file), "rank": log.rank})
         if not log.rank_stated and len(logs) > 1:
             action = "the trace states no rank; taken from the file's name or order"
-            found.append(
+            tables.append(
                 findings("rank_guessed", Severity.WARNING, action, file=log.file.name, observed=log.rank, unit="rank")
             )
         taken[log.rank] = log
-    return found
+    return tables
 
 
 def _log_findings(log: RankLog) -> pa.Table:
@@ -242,15 +242,19 @@ def _log_findings(log: RankLog) -> pa.Table:
 def _rank_findings(rank: Rank, threads: ThreadFindings, streams: StreamFindings) -> pa.Table:
     log = rank.log
     has_syncs = len(log.rows_of(SYNC)) > 0
-    rest = "a stream rests, and neither launch nor wait explains it; unknown"
-    if streams.unexplained_graphs:
-        rest += f" ({streams.unexplained_graphs:,} before or in CUDA graphs, of which profilers may leave kernels out)"
+    of_graphs = ""
+    if count := streams.unexplained_graphs:
+        of_graphs = f" ({count:,} before or in CUDA graphs, of which profilers may leave kernels out)"
     counts = [
         ("launch_missing", "no call has the activity's correlation; the gap before it is unknown", streams.unlaunched),
         ("kernel_before_launch", "begins before its call; taken as launched when it begins", streams.before_launch),
         ("correlation_reused", "several calls have it; the nearest one before counts", rank.reused),
         ("sync_before_kernel", "returned before what it waits for had ended; no wait", threads.before_kernel),
-        ("gap_unexplained", rest, streams.unexplained),
+        (
+            "gap_unexplained",
+            "a stream rests, and neither launch nor wait explains it; unknown" + of_graphs,
+            streams.unexplained,
+        ),
         ("activities_overlap", "of one stream or thread; one of both is cut", streams.overlapping + threads.cut),
     ]
     tables = [
@@ -296,8 +300,8 @@ def _clock_of(log: RankLog) -> str:
     return f"host {log.host}" if log.host else f"rank {log.rank}"
 
 
-def _overlap(one: RankLog, other: RankLog) -> bool:
-    return bool(one.t.min() <= other.end.max() and other.t.min() <= one.end.max())
+def _overlap(log: RankLog, other_log: RankLog) -> bool:
+    return bool(log.t.min() <= other_log.end.max() and other_log.t.min() <= log.end.max())
 
 
 def _joined(ranks: Sequence[Rank], joins: Joins) -> dict[int, dict[int, Joined]]:

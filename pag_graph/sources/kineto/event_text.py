@@ -99,17 +99,17 @@ class TextEvents:
             if count == _TABLE_ROWS:
                 first = place
                 continue
-            rest, first = text[place:], 0
+            unread, first = text[place:], 0
             if ended:
-                self._tail += rest
+                self._tail += unread
                 break
-            more = next(chunks, b"")
-            if not more or len(rest) > _LONGEST:
+            chunk_text = next(chunks, b"")
+            if not chunk_text or len(unread) > _LONGEST:
                 self.truncated = self.truncated or "the file ends inside its events"
                 # What is left may be an event that was cut, and is counted as such only if it has begun.
-                self.damaged += bool(rest.strip(b" \r\n\t,"))
+                self.damaged += bool(unread.strip(b" \r\n\t,"))
                 return
-            text = rest + more
+            text = unread + chunk_text
         for chunk in chunks:
             if len(self._tail) < _LONGEST:
                 self._tail += chunk
@@ -172,13 +172,13 @@ class TextEvents:
         member = zlib.decompressobj(_GZIP_MEMBER)
         try:
             for piece in pieces:
-                left = piece
-                while left:
+                unread = piece
+                while unread:
                     if member.eof:
                         member = zlib.decompressobj(_GZIP_MEMBER)
-                    if chunk := member.decompress(left, _CHUNK):
+                    if chunk := member.decompress(unread, _CHUNK):
                         yield chunk
-                    left = member.unused_data if member.eof else member.unconsumed_tail
+                    unread = member.unused_data if member.eof else member.unconsumed_tail
         except zlib.error as error:
             self.truncated = f"the compressed file is damaged ({error})"
         else:

@@ -89,15 +89,15 @@ def write_host_collectives(rank: Rank, spans: Spans, inside: Intervals) -> None:
         if calls and calls[0].begin <= begin:
             call = calls.popleft()
             _write_before(rank, spans, call, worker, (free.get(thread, rank.origin), begin))
-            rest = rests.since(call, end)
-            if rest is not None:
+            rest_begin = rests.since(call, end)
+            if rest_begin is not None:
                 # Of several that end in one rest the last one ended it.
-                key = (call.thread, rest)
+                key = (call.thread, rest_begin)
                 waited[key] = max(waited.get(key, (end, worker)), (end, worker))
         free[thread] = max(end, free.get(thread, end))
-    for (thread, rest), (end, worker) in waited.items():
+    for (thread, rest_begin), (end, worker) in waited.items():
         waiting = rank.thread_workers[thread]
-        spans.span(waiting, rest, end, ActivityType.WAITING, inferred=True)
+        spans.span(waiting, rest_begin, end, ActivityType.WAITING, inferred=True)
         spans.message(SYNCHRONISATION, worker, end, waiting, end)
 
 
@@ -163,7 +163,7 @@ class _Rests:
     def _of(self, worker: int) -> tuple[I64, I64]:
         """Return what a thread did, by index, and when it began or ended something, ascending."""
         if worker not in self._known:
-            own = np.flatnonzero(self._inside.worker == worker)
-            bounds = np.sort(np.concatenate([self._inside.begin[own], self._inside.end[own]]))
-            self._known[worker] = own, bounds
+            places = np.flatnonzero(self._inside.worker == worker)
+            bounds = np.sort(np.concatenate([self._inside.begin[places], self._inside.end[places]]))
+            self._known[worker] = places, bounds
         return self._known[worker]

@@ -142,7 +142,7 @@ class _Columns:
 
     def add(self, events: list[dict[str, Any]], times: I64) -> None:
         """Take in a batch of events."""
-        out: list[tuple[int, ...]] = []
+        rows: list[tuple[int, ...]] = []
         names, threads, classes = self.names, self.threads, _CLASSES
         for event, (t, duration, flags) in zip(events, times.tolist(), strict=True):
             cat, phase = event.get("cat"), event.get("ph")
@@ -178,21 +178,21 @@ class _Columns:
                     device, stream = number(args.get("device", event.get("pid"))), number(args.get("stream"))
                     stream = -1 if stream == _NO_STREAM else stream
                     size = number(args.get("bytes"))
-            row = self.rows + len(out)
+            row = self.rows + len(rows)
             if kind == SYNC:
                 self.details[row] = {word: number(args.get(word)) for word in _SYNC_DETAILS}
             elif kind in (KERNEL, OP) and args and (name == "record_param_comms" or "Collective name" in args):
                 self.details[row] = {word: args[word] for word in _DETAILS if word in args}
             elif kind == KERNEL and "External id" in args and type(name) is str and name.startswith("nccl"):
                 self.details[row] = {"External id": args["External id"]}
-            out.append((kind, code, thread, t, t + duration, correlation, device, stream, size))
-        if out:
-            self._append(out)
+            rows.append((kind, code, thread, t, t + duration, correlation, device, stream, size))
+        if rows:
+            self._append(rows)
 
-    def _append(self, out: list[tuple[int, ...]]) -> None:
+    def _append(self, rows: list[tuple[int, ...]]) -> None:
         # Column by column, as they are used in the end.
-        self.parts.append(np.array(out, np.int64).T.copy())
-        self.rows += len(out)
+        self.parts.append(np.array(rows, np.int64).T.copy())
+        self.rows += len(rows)
 
     def table(self) -> I64:
         """Return all columns; to be called once, for the parts go as they are taken over."""
@@ -239,7 +239,7 @@ class _Columns:
     def join_halves(self) -> None:
         """Make slices of begins and ends: on each thread an end is that of what began last."""
         begun: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        out: list[tuple[int, ...]] = []
+        rows: list[tuple[int, ...]] = []
         for thread, t, begins, name in sorted(self.halves, key=lambda half: half[:2]):
             if thread < 0:
                 self.odd["event_damaged"] += 1
@@ -247,14 +247,14 @@ class _Columns:
                 begun[thread].append((t, name))
             elif begun[thread]:
                 since, name_of_begin = begun[thread].pop()
-                out.append((SLICE, name_of_begin, thread, since, t, -1, -1, -1, -1))
+                rows.append((SLICE, name_of_begin, thread, since, t, -1, -1, -1, -1))
             else:
                 self.dropped["ends without a begin"] += 1
         self.dropped["begins without an end"] += sum(map(len, begun.values()))
         # Begin and end of a slice are two events, and one row.
-        self.dropped["ends of slices"] += len(out)
-        if out:
-            self._append(out)
+        self.dropped["ends of slices"] += len(rows)
+        if rows:
+            self._append(rows)
 
     def _thread(self, event: dict[str, Any]) -> int:
         try:
@@ -386,15 +386,15 @@ def _renumbered(details: dict[int, dict[str, Any]], gone: NDArray[np.bool_]) -> 
 
 
 def _oddities(text: TextEvents, odd: Counter[str]) -> list[tuple[str, str, int]]:
-    found = []
+    oddities = []
     if text.truncated:
-        found.append(("trace_truncated", f"{text.truncated}; whole events before that are used", 1))
+        oddities.append(("trace_truncated", f"{text.truncated}; whole events before that are used", 1))
     if odd["event_damaged"]:
-        found.append(("event_damaged", "no JSON, or without a time or duration; left out", odd["event_damaged"]))
+        oddities.append(("event_damaged", "no JSON, or without a time or duration; left out", odd["event_damaged"]))
     if odd["device_not_supported"]:
         count = odd["device_not_supported"]
-        found.append(("device_not_supported", "activities of this kind of device are left out", count))
-    return found
+        oddities.append(("device_not_supported", "activities of this kind of device are left out", count))
+    return oddities
 
 
 def _world_size(info: dict[str, Any]) -> int:

@@ -57,13 +57,13 @@ def find_steps(rank: Rank, pattern: re.Pattern[str]) -> list[tuple[int, int, int
 
 def step_starts(log: RankLog, pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
     """Return number and start of each step of a log, by start: of the profiler's, or of those that fit a pattern."""
-    found = []
+    starts = []
     for row in log.rows_of(ANNOTATION, OP).tolist():
         name = log.names[log.name[row]]
         match = STEP.match(name)
         if match if pattern is None else pattern.search(name):
-            found.append((int(match[1]) if match else 0, int(log.t[row])))
-    return sorted(found, key=lambda step: step[1])
+            starts.append((int(match[1]) if match else 0, int(log.t[row])))
+    return sorted(starts, key=lambda step: step[1])
 
 
 def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
@@ -87,8 +87,8 @@ def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
     for rank in ranks:
         for step, start, end in rank.steps:
             main = rank.thread_workers[rank.main]
-            called = [one for calls in rank.of_stream.values() for one in calls.between(start, end)]
-            t, worker = max([(end, -main), *((one.end, -one.stream.worker) for one in called)])
+            called = [activity for calls in rank.of_stream.values() for activity in calls.between(start, end)]
+            t, worker = max([(end, -main), *((activity.end, -activity.stream.worker) for activity in called)])
             latest[step] = max(latest.get(step, (t, worker)), (t, worker))
             begins[step].append((start, main))
     if not latest:

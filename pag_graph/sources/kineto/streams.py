@@ -76,16 +76,16 @@ def write_streams(
     StreamFindings
         O(activities log activities).
     """
-    found = StreamFindings()
+    odd = StreamFindings()
     for device in {stream.device for stream in rank.streams.values()}:
         streams = [stream for stream in rank.streams.values() if stream.device == device]
         ended = _Ended(streams)
         shortest = _shortest_launch(streams)
         for stream in streams:
-            _write_stream(rank, stream, spans, operators, joined, found, (ended, shortest))
-            last = max((activity.end for activity in stream.activities), default=rank.origin)
-            spans.span(stream.worker, last, finish, ActivityType.IDLE)
-    return found
+            _write_stream(rank, stream, spans, operators, joined, odd, (ended, shortest))
+            end = max((activity.end for activity in stream.activities), default=rank.origin)
+            spans.span(stream.worker, end, finish, ActivityType.IDLE)
+    return odd
 
 
 class _Ended:
@@ -113,7 +113,7 @@ def _write_stream(
     spans: Spans,
     operators: Operators,
     joined: Mapping[int, Joined],
-    found: StreamFindings,
+    odd: StreamFindings,
     of_device: tuple[_Ended, int],
 ) -> None:
     log = rank.log
@@ -121,12 +121,12 @@ def _write_stream(
     free, launches_known = rank.origin, False
     for activity in stream.activities:
         begin = max(activity.begin, free)
-        found.overlapping += free - activity.begin > CLOCK_SLOP_NS and free > rank.origin
+        odd.overlapping += free - activity.begin > CLOCK_SLOP_NS and free > rank.origin
         if activity.call >= 0:
             launches_known = True
-            found.before_launch += activity.begin + CLOCK_SLOP_NS < activity.called
+            odd.before_launch += activity.begin + CLOCK_SLOP_NS < activity.called
         releases = _releases(rank, activity, begin, shortest)
-        _write_gap(rank, activity, (free, begin), releases, spans, found, ended, launches_known=launches_known)
+        _write_gap(rank, activity, (free, begin), releases, spans, odd, ended, launches_known=launches_known)
         if activity.end > begin:
             name = log.names[activity.name]
             if activity.row in joined:
@@ -180,7 +180,7 @@ def _write_gap(
     gap: tuple[int, int],
     releases: list[_Release],
     spans: Spans,
-    found: StreamFindings,
+    odd: StreamFindings,
     ended: _Ended,
     *,
     launches_known: bool,
@@ -193,7 +193,7 @@ def _write_gap(
         before = ended.last_elsewhere(activity.stream, max(free, latest, begin - GAP_NS - 1), begin)
         if before is not None:
             releases.append(_Release(before.end, before.stream.worker, DEPENDENCY, before.end, inferred=True))
-            found.inferred_gaps += 1
+            odd.inferred_gaps += 1
     ender = max(releases, key=lambda release: release.sent, default=None)
     if begin == free or ender is None or ender.sent <= free:
         ender = None
@@ -208,7 +208,7 @@ def _write_gap(
         spans.span(worker, free, begin, ActivityType.WAITING, inferred=ender.inferred)
         return
     missing = activity.call < 0 and not activity.follows_in_graph
-    found.unlaunched += missing and launches_known
+    odd.unlaunched += missing and launches_known
     if begin == free:
         return
     if missing and launches_known:
@@ -217,9 +217,9 @@ def _write_gap(
         spans.span(worker, free, begin, ActivityType.SCHEDULING, inferred=missing)
     else:
         spans.span(worker, free, begin, ActivityType.UNKNOWN)
-        found.unexplained += 1
-        found.unexplained_ns += begin - free
-        found.unexplained_graphs += _of_graph(rank, activity)
+        odd.unexplained += 1
+        odd.unexplained_ns += begin - free
+        odd.unexplained_graphs += _of_graph(rank, activity)
 
 
 def _of_graph(rank: Rank, activity: Activity) -> bool:

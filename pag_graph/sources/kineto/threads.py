@@ -97,8 +97,8 @@ def write_threads(
     ThreadFindings
         O(n log n).
     """
-    found = ThreadFindings()
-    inside = _intervals(rank, tolerance_ns, found, step_pattern)
+    odd = ThreadFindings()
+    inside = _intervals(rank, tolerance_ns, odd, step_pattern)
     log = rank.log
     kind, name = log.kind[inside.row], log.name[inside.row]
     types = np.full(len(kind), -1, np.int64)
@@ -110,18 +110,18 @@ def write_threads(
         numbers[of_pair] = operators.of(operator_class, log.names[pair & ((1 << 40) - 1)])
     written = np.zeros(len(kind), np.bool_)
     for place in _blocking(rank, inside):
-        written[place] = _write_sync(rank, spans, found, inside, place, int(numbers[place]))
+        written[place] = _write_sync(rank, spans, odd, inside, place, int(numbers[place]))
     for place in np.flatnonzero(np.isin(inside.row, list(joined))).tolist():
         of_place = (int(column[place]) for column in (inside.worker, inside.begin, inside.end))
         joined[int(inside.row[place])].write(spans, operators, *of_place)
         written[place] = True
-    rest = ~written
+    unwritten = ~written
     columns = (inside.worker, inside.begin, inside.end, types, numbers)
-    spans.spans(*(column[rest] for column in columns))
+    spans.spans(*(column[unwritten] for column in columns))
     _write_background(rank, spans, operators, inside)
     _write_backward(rank, spans, operators, inside)
     write_host_collectives(rank, spans, inside)
-    return found
+    return odd
 
 
 def write_flows(rank: Rank, spans: Spans) -> int:
@@ -156,7 +156,7 @@ def _meaning(kind: int, name: str) -> tuple[ActivityType, int]:
     return ActivityType.BUSY, classes.PYTHON
 
 
-def _intervals(rank: Rank, tolerance_ns: int, found: ThreadFindings, steps: re.Pattern[str] | None) -> Intervals:
+def _intervals(rank: Rank, tolerance_ns: int, odd: ThreadFindings, steps: re.Pattern[str] | None) -> Intervals:
     log = rank.log
     rows = log.rows_of(OP, CALL, PYTHON, ANNOTATION, SLICE)
     is_step = np.array([bool(STEP.match(name) or (steps and steps.search(name))) for name in log.names], np.bool_)
@@ -165,14 +165,14 @@ def _intervals(rank: Rank, tolerance_ns: int, found: ThreadFindings, steps: re.P
     worker = np.full(len(log.threads), -1, np.int64)
     for thread, number in rank.thread_workers.items():
         worker[thread] = number
-    for again in (True, False):
+    for fitting in (True, False):
         rows = rows[np.lexsort((rows, -log.end[rows], log.t[rows], worker[log.thread[rows]]))]
         columns = (worker[log.thread[rows]], log.t[rows], log.end[rows])
-        if again:
+        if fitting:
             # What becomes shorter may no longer be the outer one of two that begin together.
             log.end[rows] = fit(*columns, tolerance_ns)
     parent, ended, cut_by = nest(*read_only(*columns))
-    found.cut += int((log.end[rows] - ended > tolerance_ns)[cut_by >= 0].sum())
+    odd.cut += int((log.end[rows] - ended > tolerance_ns)[cut_by >= 0].sum())
     return Intervals(rows, columns[0], columns[1], ended, parent)
 
 
@@ -190,16 +190,16 @@ def _blocking(rank: Rank, inside: Intervals) -> list[int]:
     return [*places, *np.flatnonzero(np.isin(inside.row, list(copies))).tolist()]
 
 
-def _write_sync(rank: Rank, spans: Spans, found: ThreadFindings, inside: Intervals, place: int, operator: int) -> bool:
+def _write_sync(rank: Rank, spans: Spans, odd: ThreadFindings, inside: Intervals, place: int, operator: int) -> bool:
     """Write how a call waited for a device; False if it did not."""
     row, begin, end = int(inside.row[place]), int(inside.begin[place]), int(inside.end[place])
     waited, inferred = _waited_for(rank, row, begin, end)
     if waited is None or waited.end <= begin:
         return False
     if waited.end > end + _LATE_NS:
-        found.before_kernel += 1
+        odd.before_kernel += 1
         return False
-    found.inferred_syncs += inferred
+    odd.inferred_syncs += inferred
     rank.sync_waits.append((int(rank.log.thread[row]), begin, min(waited.end, end)))
     until = min(waited.end, end)
     worker = int(inside.worker[place])
@@ -307,25 +307,25 @@ def _waited_passes(
     begins, ends = inside.begin[places], inside.end[places]
     framed: dict[int, list[tuple[int, int, int]]] = {}
     alone = []
-    for one in sorted(passes):
-        frame = int(np.searchsorted(begins, one[0], side="right")) - 1
-        if frame >= 0 and one[1] <= ends[frame]:
-            framed.setdefault(frame, []).append(one)
+    for backward in sorted(passes):
+        frame = int(np.searchsorted(begins, backward[0], side="right")) - 1
+        if frame >= 0 and backward[1] <= ends[frame]:
+            framed.setdefault(frame, []).append(backward)
         else:
-            alone.append(one)
+            alone.append(backward)
     until = -1
-    found = [(together, True) for together in framed.values()]
-    for place, one in enumerate(alone):
-        if until <= one[0] and (place + 1 == len(alone) or one[1] <= alone[place + 1][0]):
-            found.append(([one], False))
-        until = max(until, one[1])
-    return sorted(found)
+    waited = [(together, True) for together in framed.values()]
+    for place, backward in enumerate(alone):
+        if until <= backward[0] and (place + 1 == len(alone) or backward[1] <= alone[place + 1][0]):
+            waited.append(([backward], False))
+        until = max(until, backward[1])
+    return sorted(waited)
 
 
 def _passes(rank: Rank, inside: Intervals, places: I64, begins: I64) -> list[tuple[int, int, int]]:
     """Return clean passes of one thread: begin, end, worker."""
     log = rank.log
-    found: list[tuple[int, int, int]] = []
+    passes: list[tuple[int, int, int]] = []
     group: list[int] = []
 
     def close() -> None:
@@ -335,7 +335,7 @@ def _passes(rank: Rank, inside: Intervals, places: I64, begins: I64) -> list[tup
         names = (log.names[log.name[inside.row[place]]] for place in group)
         started = np.searchsorted(begins, end) - np.searchsorted(begins, begin, side="right")
         if not started and any(_BACKWARD.search(name) for name in names):
-            found.append((begin, end, int(inside.worker[group[0]])))
+            passes.append((begin, end, int(inside.worker[group[0]])))
 
     for place in places.tolist():
         if group:
@@ -345,4 +345,4 @@ def _passes(rank: Rank, inside: Intervals, places: I64, begins: I64) -> list[tup
                 group = []
         group.append(place)
     close()
-    return found
+    return passes

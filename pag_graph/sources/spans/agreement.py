@@ -103,7 +103,7 @@ def _use_of_threads(thread: I64, kin: Family, recorded: Columns) -> Threads:
 
 def _mixed(thread: I64, times: Times, first: I64, last: I64) -> I64:
     """Return the threads of which two spans overlap although neither is above the other."""
-    known, number = np.unique(thread, return_inverse=True)
+    distinct, number = np.unique(thread, return_inverse=True)
     order = np.lexsort((first, -times.end, times.start, number))
     mixed = mixed_threads(Times(times.start[order], times.end[order]), number[order], first[order], last[order])
-    return known[np.flatnonzero(mixed)]
+    return distinct[np.flatnonzero(mixed)]

@@ -76,11 +76,16 @@ def _crossing(table: SpanTable, spans: Columns) -> _Crossing:
     clock_of = np.array([number[process.clock] for process in table.processes], np.int64)
     child = np.flatnonzero(spans.parent >= 0)
     above = spans.parent[child]
-    own, other = clock_of[spans.process[child]], clock_of[spans.process[above]]
-    differs = own != other
-    child, above, own, other = child[differs], above[differs], own[differs], other[differs]
-    pair = np.minimum(own, other) * len(labels) + np.maximum(own, other)
-    return _Crossing(child, np.where(own > other, 1, -1), pair, spans.start[above] // _BUCKET_NS)
+    child_clock, parent_clock = clock_of[spans.process[child]], clock_of[spans.process[above]]
+    differs = child_clock != parent_clock
+    child, above, child_clock, parent_clock = (
+        child[differs],
+        above[differs],
+        child_clock[differs],
+        parent_clock[differs],
+    )
+    pair = np.minimum(child_clock, parent_clock) * len(labels) + np.maximum(child_clock, parent_clock)
+    return _Crossing(child, np.where(child_clock > parent_clock, 1, -1), pair, spans.start[above] // _BUCKET_NS)
 
 
 def calls_between(table: SpanTable, spans: Columns) -> Calls:
@@ -124,28 +129,29 @@ def compare_clocks(table: SpanTable, parts: Sequence[Calls]) -> Clocks:
     """
     labels = _labels(table)
     calls = Calls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    keys, which = np.unique(np.stack([calls.pair, calls.bucket]), axis=1, return_inverse=True)
-    which = which.reshape(-1)
+    keys, group_of = np.unique(np.stack([calls.pair, calls.bucket]), axis=1, return_inverse=True)
+    group_of = group_of.reshape(-1)
     bounding = np.flatnonzero(calls.low <= calls.high)
-    order = bounding[np.argsort(which[bounding], kind="stable")]
-    groups = which[order]
-    known: dict[tuple[int, int], tuple[int, int]] = {}
+    order = bounding[np.argsort(group_of[bounding], kind="stable")]
+    groups = group_of[order]
+    bounds: dict[tuple[int, int], tuple[int, int]] = {}
     for begin, end in zip(*_runs(groups), strict=True):
         rows, number_of = order[begin:end], int(groups[begin])
-        known[int(keys[0, number_of]), int(keys[1, number_of])] = most_common(calls.low[rows], calls.high[rows])
+        bounds[int(keys[0, number_of]), int(keys[1, number_of])] = most_common(calls.low[rows], calls.high[rows])
     tables = []
     unbounded = 0
     offsets, widths = np.zeros(keys.shape[1], np.int64), np.zeros(keys.shape[1], np.int64)
     for number_of, (code, bucket) in enumerate(keys.T.tolist()):
-        one, other = divmod(code, len(labels))
-        bound = known.get((code, bucket)) or _over_others(known, (one, other), bucket, len(labels))
+        low_clock, high_clock = divmod(code, len(labels))
+        bound = bounds.get((code, bucket)) or _over_others(bounds, (low_clock, high_clock), bucket, len(labels))
         if bound is None:
             unbounded += 1
             continue
         offset, half = bound
         if offset:
             offsets[number_of], widths[number_of] = offset, half
-            action = f"{labels[other]} was moved against {labels[one]} by minus `observed`, off by at most `limit`"
+            moved, still = labels[high_clock], labels[low_clock]
+            action = f"{moved} was moved against {still} by minus `observed`, off by at most `limit`"
             tables.append(findings("clock_estimated", Severity.INFO, action, observed=offset, limit=half, unit="ns"))
     if unbounded:
         action = "not moved: no call says how far these clocks are apart"
@@ -176,14 +182,14 @@ def shifts(table: SpanTable, spans: Columns, clocks: Clocks) -> tuple[I64, I64]:
     child, sign, pair, bucket = _crossing(table, spans)
     if len(child):
         place = {(code, when): number for number, (code, when) in enumerate(clocks.pairs.tolist())}
-        keys, which = np.unique(np.stack([pair, bucket]), axis=1, return_inverse=True)
-        row = np.array([place[code, when] for code, when in keys.T.tolist()], np.int64)[which.reshape(-1)]
+        keys, key_of = np.unique(np.stack([pair, bucket]), axis=1, return_inverse=True)
+        row = np.array([place[code, when] for code, when in keys.T.tolist()], np.int64)[key_of.reshape(-1)]
         shift[child], uncertainty[child] = -sign * clocks.offset[row], clocks.uncertainty[row]
     return shift, uncertainty
 
 
 def _over_others(
-    known: dict[tuple[int, int], tuple[int, int]], pair: tuple[int, int], bucket: int, clocks: int
+    bounds: dict[tuple[int, int], tuple[int, int]], pair: tuple[int, int], bucket: int, clocks: int
 ) -> tuple[int, int] | None:
     """Return difference and uncertainty of clocks between which nobody called, over as few others as possible."""
     begin, goal = pair
@@ -192,12 +198,12 @@ def _over_others(
     for clock in queue:
         if clock == goal:
             break
-        for other in range(clocks):
-            bound = known.get((min(clock, other) * clocks + max(clock, other), bucket))
-            if bound is not None and other not in reached:
+        for neighbour in range(clocks):
+            bound = bounds.get((min(clock, neighbour) * clocks + max(clock, neighbour), bucket))
+            if bound is not None and neighbour not in reached:
                 offset, half = reached[clock]
-                reached[other] = offset + bound[0] * (1 if clock < other else -1), half + bound[1]
-                queue.append(other)
+                reached[neighbour] = offset + bound[0] * (1 if clock < neighbour else -1), half + bound[1]
+                queue.append(neighbour)
     return reached.get(goal)
 
 
@@ -225,8 +231,8 @@ def most_common(low: I64, high: I64) -> tuple[int, int]:
     steps = np.concatenate([np.ones(len(low), np.int64), np.full(len(high), -1)])
     order = np.lexsort((-steps, times))
     inside = np.cumsum(steps[order])
-    most = inside.max()
-    if int(((low <= 0) & (high >= 0)).sum()) == most:
+    deepest = inside.max()
+    if int(((low <= 0) & (high >= 0)).sum()) == deepest:
         return 0, 0
     first = int(np.argmax(inside))
     begin, end = int(times[order[first]]), int(times[order[first + 1]])

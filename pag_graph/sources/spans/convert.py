@@ -81,7 +81,7 @@ def convert(source: Path, target: Path, *, form: str, replace: bool = False) -> 
     """
     with read_parts([source], form=form) as parts:
         requests = RequestParts(parts)
-        rows = pl.concat([request_rows(made) for made in requests]).sort(*REQUEST_ORDER)
+        rows = pl.concat([request_rows(part) for part in requests]).sort(*REQUEST_ORDER)
         return write_requests(requests, rows, convertible(rows), target, replace=replace)
 
 
@@ -132,9 +132,9 @@ def write_requests(
     check_size(len(chosen), 1)
     wanted = rows[chosen]
     groups = [wanted[low:high] for low, high in in_portions(wanted["size"].to_numpy(), requests.held)]
-    made = requests.grouped([group["trace"].unique().to_list() for group in groups])
+    makers = requests.grouped([group["trace"].unique().to_list() for group in groups])
     measures = []
-    for make, group in zip(made, groups, strict=True):
+    for make, group in zip(makers, groups, strict=True):
         whole = make()
         measures.append(measure(whole, numbers_of(whole, group)))
     layout = lay_end_to_end(measures)
@@ -153,7 +153,7 @@ def write_requests(
     write_trace(
         target,
         meta=meta,
-        events=_events(zip(made, groups, strict=True), layout, times),
+        events=_events(zip(makers, groups, strict=True), layout, times),
         operators=_operators(table),
         channels=_channels(),
         workers=_workers(table, layout),
@@ -172,12 +172,12 @@ def _not_written(rows: pl.DataFrame) -> dict[str, int]:
         "span_of_empty_request": ~pl.col("orphan") & ~takes_time,
         "span_of_other_request": ~pl.col("orphan") & takes_time,
     }
-    counts = rows.select(pl.col("size").filter(which).sum().alias(reason) for reason, which in reasons.items())
+    counts = rows.select(pl.col("size").filter(left_out).sum().alias(reason) for reason, left_out in reasons.items())
     return {reason: count for reason, count in counts.row(0, named=True).items() if count}
 
 
-def _findings(known: Sequence[pa.Table], empty: int) -> pa.Table:
-    tables = [no_findings(), *known]
+def _findings(tables_of_spans: Sequence[pa.Table], empty: int) -> pa.Table:
+    tables = [no_findings(), *tables_of_spans]
     if empty:
         action = "left out: a request without duration has no path"
         tables.append(findings("path_empty", Severity.WARNING, action, observed=empty, unit="requests"))

@@ -61,10 +61,10 @@ def records(form: str, text: bytes, pieces: Iterator[bytes], *, slice_bytes: int
             begun = True
         text = text[place:]
         if not ended:
-            more = filled(b"", pieces, following(text, slice_bytes))
-            if not more:
+            appended = filled(b"", pieces, following(text, slice_bytes))
+            if not appended:
                 break
-            text += more
+            text += appended
     orjson.loads(around + text + b"".join(pieces))
 
 

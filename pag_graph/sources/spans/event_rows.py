@@ -90,8 +90,8 @@ def events(piece: Stretch, written: Written) -> pl.DataFrame:
         turn=pl.when(pl.col("phase") == _END).then(-pl.col("span")).otherwise("span")
     )
     rows = rows.sort("worker", "t_ns", "phase", "turn", "step", maintain_order=True)
-    told = np.stack([piece.layout.begin, piece.layout.end], axis=1).reshape(-1) + 1
-    epoch = 1 + np.searchsorted(told, rows["t_ns"].to_numpy(), side="left").astype(np.int64)
+    epoch_times = np.stack([piece.layout.begin, piece.layout.end], axis=1).reshape(-1) + 1
+    epoch = 1 + np.searchsorted(epoch_times, rows["t_ns"].to_numpy(), side="left").astype(np.int64)
     worker = rows["worker"].to_numpy()
     begins = np.flatnonzero(np.diff(worker, prepend=-1))
     sizes = np.diff(begins, append=rows.height)
@@ -106,14 +106,14 @@ def events(piece: Stretch, written: Written) -> pl.DataFrame:
 
 def _rows(count: int, **columns: Any) -> pl.DataFrame:
     """Return rows; a column that is not given is empty, a single value stands in all."""
-    made = []
+    series = []
     for name, kind in _ROW.items():
         value = columns.get(name)
         if isinstance(value, np.ndarray | list | pl.Series):
-            made.append(pl.Series(name, value, dtype=kind, strict=False))
+            series.append(pl.Series(name, value, dtype=kind, strict=False))
         else:
-            made.append(pl.repeat(value, count, dtype=kind, eager=True).alias(name))
-    return pl.DataFrame(made)
+            series.append(pl.repeat(value, count, dtype=kind, eager=True).alias(name))
+    return pl.DataFrame(series)
 
 
 def _activities(piece: Stretch) -> pl.DataFrame:
@@ -194,12 +194,12 @@ def _between(piece: Stretch) -> pl.DataFrame:
     stops = _rows(
         len(outer), worker=where, t_ns=start, phase=_BEGIN, span=outer, step=_FREE_STOP, kind=str(EventKind.STOP)
     )
-    last = np.flatnonzero(np.diff(where, append=-1))
+    final = np.flatnonzero(np.diff(where, append=-1))
     after = np.append(outer[1:], 0)
     called, below = sender_is_elsewhere(piece.requests, after), spans.parent[after] >= 0
-    there, called[last], below[last] = _next_stays(layout, where[last], piece.first + piece.count)
+    stays, called[final], below[final] = _next_stays(layout, where[final], piece.first + piece.count)
     is_over = np.zeros(len(outer), np.bool_)
-    is_over[last[~there]] = True
+    is_over[final[~stays]] = True
     # Some spans end in the instant they begin in.
     instant = start == end
     rows = _frees(
@@ -218,10 +218,10 @@ def _next_stays(layout: Layout, worker: I64, request: int) -> tuple[Flags, Flags
     stays = layout.stays
     keys = stays["worker"].to_numpy() * len(layout.begin) + stays["request"].to_numpy()
     place = np.searchsorted(keys, worker * len(layout.begin) + request)
-    there = place < np.searchsorted(keys, (worker + 1) * len(layout.begin))
+    has_more = place < np.searchsorted(keys, (worker + 1) * len(layout.begin))
     place = np.minimum(place, len(keys) - 1)
     called, below = (stays[name].to_numpy()[place] for name in ("called", "below"))
-    return there, called, below
+    return has_more, called, below
 
 
 def _frees(worker: I64, time: I64, following: tuple[Flags, Flags, Flags], **places: Any) -> pl.DataFrame:
@@ -242,8 +242,8 @@ def _frees(worker: I64, time: I64, following: tuple[Flags, Flags, Flags], **plac
 def _before_all(layout: Layout) -> pl.DataFrame:
     """Return what workers do before their first spans."""
     worker = np.arange(len(layout.lanes))
-    there, called, below = _next_stays(layout, worker, 0)
-    return _frees(worker, np.zeros(len(worker), np.int64), (called, below, ~there), phase=_FREE, span=-1, step=0)
+    has_spans, called, below = _next_stays(layout, worker, 0)
+    return _frees(worker, np.zeros(len(worker), np.int64), (called, below, ~has_spans), phase=_FREE, span=-1, step=0)
 
 
 def _after_all(layout: Layout) -> pl.DataFrame:
@@ -280,23 +280,23 @@ class _Links(NamedTuple):
 
 def _links(piece: Stretch) -> _Links:
     requests, spans = piece.requests, piece.requests.spans
-    child, other = requests.links
-    sent = np.minimum(spans.start[child], spans.end[other])
-    good = (piece.worker[child] >= 0) & (requests.request[child] == requests.request[other])
-    good &= (piece.worker[child] != piece.worker[other]) & (sent >= spans.start[other])
+    child, source = requests.links
+    sent = np.minimum(spans.start[child], spans.end[source])
+    good = (piece.worker[child] >= 0) & (requests.request[child] == requests.request[source])
+    good &= (piece.worker[child] != piece.worker[source]) & (sent >= spans.start[source])
     order = np.flatnonzero(good)
     order = order[np.argsort(child[order], kind="stable")]
-    return _Links(child[order], other[order], _last_own(requests, other[order], sent[order]))
+    return _Links(child[order], source[order], _last_own(requests, source[order], sent[order]))
 
 
 def _link_messages(piece: Stretch, links: _Links, before: int) -> pl.DataFrame:
     """Return a message for each link, from the other span to the start of the one that states it."""
-    child, other, sent = links
+    child, source, sent = links
     number = piece.layout.spans[-1] + before + np.arange(len(child))
     return pl.concat(
         [
-            _sends(piece, (other, child, sent), (LINKS, _CALL), number),
-            _receives(piece, (child, other, child), piece.requests.spans.start[child], LINKS, number),
+            _sends(piece, (source, child, sent), (LINKS, _CALL), number),
+            _receives(piece, (child, source, child), piece.requests.spans.start[child], LINKS, number),
         ]
     )
 
@@ -317,9 +317,13 @@ def _last_own(requests: Requests, span: I64, time: I64) -> I64:
     before = np.cumsum(order < stretches) - 1
     place = np.empty(len(order), np.int64)
     place[order] = before
-    last = np.maximum(place[stretches:], 0)
-    within = (waiting.span[last] == span) & (waiting.begin[last] < time) & (time < waiting.end[last])
-    return np.where(within, waiting.begin[last], time)
+    stretch_before = np.maximum(place[stretches:], 0)
+    within = (
+        (waiting.span[stretch_before] == span)
+        & (waiting.begin[stretch_before] < time)
+        & (time < waiting.end[stretch_before])
+    )
+    return np.where(within, waiting.begin[stretch_before], time)
 
 
 def _sends(
@@ -376,17 +380,24 @@ def _epoch_ends(piece: Stretch) -> pl.DataFrame:
     layout, count = piece.layout, piece.count
     chosen = slice(piece.first, piece.first + count)
     number = piece.first + np.arange(1, count + 1)
-    own, begin, end = layout.worker[chosen], layout.begin[chosen], layout.end[chosen]
+    closing, begin, end = layout.worker[chosen], layout.begin[chosen], layout.end[chosen]
     root = piece.members[layout.spans[chosen] - layout.spans[piece.first]]
     kind = str(EventKind.EPOCH_END)
-    begins = _rows(count, worker=own, t_ns=begin, phase=_BEGIN, span=root, step=_MARK, kind=kind, ends=2 * number - 1)
-    ends = _rows(count, worker=own, t_ns=end, phase=_END, span=root, step=_MARKED, kind=kind, ends=2 * number)
+    begins = _rows(
+        count, worker=closing, t_ns=begin, phase=_BEGIN, span=root, step=_MARK, kind=kind, ends=2 * number - 1
+    )
+    ends = _rows(count, worker=closing, t_ns=end, phase=_END, span=root, step=_MARKED, kind=kind, ends=2 * number)
     lanes = len(layout.lanes)
     epoch = np.tile(np.repeat(2 * number, 2) - np.tile([1, 0], count), lanes)
     time = np.tile(np.stack([begin, end], axis=1).reshape(-1) + 1, lanes)
     worker = np.repeat(np.arange(lanes), 2 * count)
-    others = worker != np.tile(np.repeat(own, 2), lanes)
-    told = _rows(
-        int(others.sum()), worker=worker[others], t_ns=time[others], phase=_TOLD, kind=kind, ends=epoch[others]
+    elsewhere = worker != np.tile(np.repeat(closing, 2), lanes)
+    notices = _rows(
+        int(elsewhere.sum()),
+        worker=worker[elsewhere],
+        t_ns=time[elsewhere],
+        phase=_TOLD,
+        kind=kind,
+        ends=epoch[elsewhere],
     )
-    return pl.concat([begins, ends, told])
+    return pl.concat([begins, ends, notices])

@@ -64,17 +64,17 @@ def form_of(file: Path) -> str | None:
         return None
     if _is_binary(head):
         return otlp_json.FORMAT if otlp_protobuf.looks_binary(head) else None
-    begin, first = head.lstrip()[:1], head.lstrip()
+    begin, text = head.lstrip()[:1], head.lstrip()
     if begin == b"[":
-        fits = b'"traceId"' in first and b'"id"' in first and b'"resourceSpans"' not in first
+        fits = b'"traceId"' in text and b'"id"' in text and b'"resourceSpans"' not in text
         return zipkin_json.FORMAT if fits else None
     if begin != b"{":
         return None
-    if b'"resourceSpans"' in first:
+    if b'"resourceSpans"' in text:
         return otlp_json.FORMAT
-    if (b'"data"' in first or b'"traceID"' in first) and (b'"spans"' in first or b'"processes"' in first):
+    if (b'"data"' in text or b'"traceID"' in text) and (b'"spans"' in text or b'"processes"' in text):
         return jaeger_json.FORMAT
-    return zipkin_json.FORMAT if b'"traceId"' in first and b'"id"' in first and b'"localEndpoint"' in first else None
+    return zipkin_json.FORMAT if b'"traceId"' in text and b'"id"' in text and b'"localEndpoint"' in text else None
 
 
 def span_files(source: Path) -> list[Path]:
@@ -138,22 +138,22 @@ def _read_all(sources: Sequence[Path], form: str | None, rows: SpanRows) -> tupl
     if unknown is not None:
         message = f"{unknown} is in none of the formats {', '.join(FORMS)}."
         raise TraceFormatError(message, "Give files of Jaeger JSON, OTLP or Zipkin v2.", {"file": str(unknown)})
-    chosen, told = str(names[files[0]]), []
+    chosen, tables = str(names[files[0]]), []
     for file in files:
         if names[file] != chosen:
             message = f"{file} is in the format {names[file]}, and {files[0]} in the format {chosen}."
             raise TraceFormatError(message, "Ask for one format at a time.", {"file": str(file)})
         with without_collector():
-            told += read_file(file, chosen, rows)
+            tables += read_file(file, chosen, rows)
         _check_memory(file, _PER_SPAN * rows.rows)
     if not rows.rows:
         message = f"{files[0]} holds no spans that can be read."
         raise TraceFormatError(message, None, {"file": str(files[0]), "dropped": rows.dropped})
-    told += [
+    tables += [
         findings(reason, Severity.WARNING, "left out", observed=count, unit="spans")
         for reason, count in rows.dropped.items()
     ]
-    return chosen, FORMS[chosen].tick_ns, told
+    return chosen, FORMS[chosen].tick_ns, tables
 
 
 def read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
@@ -188,18 +188,18 @@ def read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
             damaged = _read_json(file, name, head, pieces, rows)
     except OSError as error:
         raise TraceFormatError(*unreadable(file, "spans", error)) from error
-    found = []
+    tables = []
     if damaged:
         action = "left out from where it is damaged on"
-        found.append(
+        tables.append(
             findings("record_damaged", Severity.WARNING, action, file=file.name, observed=damaged, unit="records")
         )
     for stop in stops:
         action = f"{stop.reason} there: read what is before"
-        found.append(
+        tables.append(
             findings("log_cut_short", Severity.WARNING, action, file=file.name, observed=stop.offset, unit="bytes")
         )
-    return found
+    return tables
 
 
 def _checked(file: Path, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -224,10 +224,12 @@ def _read_json(file: Path, name: str, head: bytes, pieces: Iterator[bytes], rows
     content = filled(head, pieces, SLICE)
     is_large = len(content) >= SLICE
     while (
-        name == otlp_json.FORMAT and b"\n" not in content and (more := filled(b"", pieces, following(content, SLICE)))
+        name == otlp_json.FORMAT
+        and b"\n" not in content
+        and (appended := filled(b"", pieces, following(content, SLICE)))
     ):
         # A line per export, as long as it may be.
-        content += more
+        content += appended
     lines = content.lstrip().split(b"\n", 2)
     if len(lines) > 1 and _parsed(lines[0]) is not None:
         return _read_lines(file, name, _lines(content, pieces), rows)
@@ -263,15 +265,15 @@ def _read_lines(file: Path, name: str, lines: Iterator[bytes], rows: SpanRows, w
 
 
 def _lines(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    rest = [head]
+    begun = [head]
     for piece in pieces:
         cut = piece.rfind(b"\n")
         if cut < 0:
-            rest.append(piece)
+            begun.append(piece)
             continue
-        yield from (b"".join(rest) + piece[:cut]).splitlines()
-        rest = [piece[cut + 1 :]]
-    yield from b"".join(rest).splitlines()
+        yield from (b"".join(begun) + piece[:cut]).splitlines()
+        begun = [piece[cut + 1 :]]
+    yield from b"".join(begun).splitlines()
 
 
 def _parsed(line: bytes) -> Any:
@@ -287,9 +289,9 @@ def _take(file: Path, name: str, record: Any, rows: SpanRows) -> None:
     if form.is_record(record):
         form.read(record, rows)
         return
-    other = next((other for other, known in FORMS.items() if known.is_record(record)), None)
-    if other is not None:
-        message = f"{file} holds records of two formats: {name} and {other}."
+    other_form = next((other_form for other_form, candidate in FORMS.items() if candidate.is_record(record)), None)
+    if other_form is not None:
+        message = f"{file} holds records of two formats: {name} and {other_form}."
         raise TraceFormatError(message, "Write each format to files of its own.", {"file": str(file)})
     rows.drop("record_unknown")
 

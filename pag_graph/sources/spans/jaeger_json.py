@@ -80,10 +80,10 @@ def read(record: dict[str, Any], rows: SpanRows) -> None:
     places = [_places(trace.get("processes"), rows) for trace in traces]
     if _add_together([trace["spans"] for trace in traces], places, rows):
         return
-    for trace, here in zip(traces, places, strict=True):
-        own = text(trace.get("traceID"))
+    for trace, processes in zip(traces, places, strict=True):
+        trace_id = text(trace.get("traceID"))
         for span in trace["spans"]:
-            if not isinstance(span, dict) or not _add(span, own, here, rows):
+            if not isinstance(span, dict) or not _add(span, trace_id, processes, rows):
                 rows.drop("span_unreadable")
 
 
@@ -121,24 +121,24 @@ def _references_together(
     spans: list[Any], stated: Sequence[Any], trace: Sequence[str], code: list[int], rows: SpanRows
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[str]]:
     """Return the references of spans: row among them, kind, code of the trace, and id."""
-    owners = [row for row, listed in enumerate(stated) if listed]
+    owners = [row for row, references in enumerate(stated) if references]
     if len(owners) == len(spans) or not any("parentSpanID" in span for span in spans):
         try:
-            single = [listed[0] for listed in stated if listed]
-            kinds, traces, others = zip(*map(_reference_fields, single), strict=True)
+            single = [references[0] for references in stated if references]
+            kinds, traces, targets = zip(*map(_reference_fields, single), strict=True)
             usual = max(map(len, stated)) == 1 and set(map(len, single)) == {len(_REFERENCE)}
         except (KeyError, TypeError, ValueError):
             usual = False
-        usual = usual and are_texts(kinds, others) and "" not in others and _REFERENCES.keys() >= set(kinds)
+        usual = usual and are_texts(kinds, targets) and "" not in targets and _REFERENCES.keys() >= set(kinds)
         if usual and traces == tuple([trace[row] for row in owners]):
-            return owners, [_REFERENCES[kind] for kind in kinds], [code[row] for row in owners], others
-    each = [
+            return owners, [_REFERENCES[kind] for kind in kinds], [code[row] for row in owners], targets
+    stated_rows = [
         (row, *reference)
-        for row, (span, listed, own, own_code) in enumerate(zip(spans, stated, trace, code, strict=True))
-        for reference in (_stated(listed, own, own_code, rows) if listed else _above(span, own_code))
+        for row, (span, references, trace_id, own_code) in enumerate(zip(spans, stated, trace, code, strict=True))
+        for reference in (_stated(references, trace_id, own_code, rows) if references else _above(span, own_code))
     ]
-    row, kind, where, other = zip(*each, strict=True) if each else ((), (), (), ())
-    return row, kind, where, other
+    row, kind, where, target = zip(*stated_rows, strict=True) if stated_rows else ((), (), (), ())
+    return row, kind, where, target
 
 
 def _places(stated: Any, rows: SpanRows) -> dict[str, Place]:
@@ -154,7 +154,7 @@ def _places(stated: Any, rows: SpanRows) -> dict[str, Place]:
     return places
 
 
-def _add(span: dict[str, Any], own: str, places: dict[str, Place], rows: SpanRows) -> bool:
+def _add(span: dict[str, Any], default_trace: str, places: dict[str, Place], rows: SpanRows) -> bool:
     """Add one span; returns whether it is one."""
     try:
         number, trace, name, start, duration, process, references, tags = _fields(span)
@@ -179,13 +179,13 @@ def _add(span: dict[str, Any], own: str, places: dict[str, Place], rows: SpanRow
     flags |= stated
     if (logs := span.get("logs")) and _failed(logs):
         flags |= ERROR
-    code = rows.traces.code(trace or own)
+    code = rows.traces.code(trace or default_trace)
     operation = place.operations.get(name)
     if operation is None:
         operation = rows.operation(place, name)
     row = rows.add(code, number, kind, times, place.process, operation, thread, flags)
-    for kind_of, where, other in _stated(references, trace, code, rows) if references else _above(span, code):
-        rows.refer(row, kind_of, where, other)
+    for kind_of, where, target in _stated(references, trace, code, rows) if references else _above(span, code):
+        rows.refer(row, kind_of, where, target)
     return True
 
 
@@ -197,12 +197,12 @@ def _above(span: dict[str, Any], code: int) -> Sequence[tuple[int, int, str]]:
 
 def _stated(references: Any, trace: str, code: int, rows: SpanRows) -> list[tuple[int, int, str]]:
     """Return the references of a span: kind, code of the trace, and id."""
-    found = []
+    valid = []
     for reference in references if type(references) is list else ():
         if type(reference) is not dict:
             continue
-        other, where = reference.get("spanID"), reference.get("traceID")
-        if not (other := other if type(other) is str else text(other)):
+        target, where = reference.get("spanID"), reference.get("traceID")
+        if not (target := target if type(target) is str else text(target)):
             continue
         if "startTime" in reference:
             # A whole span, where none is looked for.
@@ -212,10 +212,10 @@ def _stated(references: Any, trace: str, code: int, rows: SpanRows) -> list[tupl
         kind = _REFERENCES.get(stated if type(stated) is str else text(stated), FOLLOWS_FROM)
         where = where if type(where) is str else text(where)
         if not where or where == trace:
-            found.append((kind, code, other))
+            valid.append((kind, code, target))
         else:
-            found.append((kind, rows.traces.code(where), other))
-    return found
+            valid.append((kind, rows.traces.code(where), target))
+    return valid
 
 
 def _place_inside(span: dict[str, Any], rows: SpanRows) -> Place:
@@ -232,10 +232,10 @@ def _role(key: Any) -> str:
     return key.lower() if key.lower() in {"error", "http.status_code", "grpc.status"} else ""
 
 
-def _tags_together(listed: Sequence[Any], rows: SpanRows) -> tuple[list[int], list[int], list[int]]:
+def _tags_together(tag_lists: Sequence[Any], rows: SpanRows) -> tuple[list[int], list[int], list[int]]:
     """Return kinds, threads and flags that the tags of spans state."""
-    kinds, threads, flags = [INTERNAL] * len(listed), [NO_THREAD] * len(listed), [0] * len(listed)
-    for row, tags in enumerate(listed):
+    kinds, threads, flags = [INTERNAL] * len(tag_lists), [NO_THREAD] * len(tag_lists), [0] * len(tag_lists)
+    for row, tags in enumerate(tag_lists):
         if tags:
             kinds[row], threads[row], flags[row] = _tags(tags, rows)
     return kinds, threads, flags

@@ -52,12 +52,12 @@ def together(parts: Iterable[Mapping[str, Odd]]) -> dict[str, Odd]:
     sums: dict[str, Odd] = {}
     for part in parts:
         for name, odd in part.items():
-            known = sums.get(name, Odd(0))
-            most, limit = (
+            so_far = sums.get(name, Odd(0))
+            greatest, limit = (
                 max((value for value in pair if value is not None), default=None)
-                for pair in ((known.most, odd.most), (known.limit, odd.limit))
+                for pair in ((so_far.most, odd.most), (so_far.limit, odd.limit))
             )
-            sums[name] = Odd(known.often + odd.often, most, limit)
+            sums[name] = Odd(so_far.often + odd.often, greatest, limit)
     return sums
 
 
@@ -65,9 +65,9 @@ def told(odd: Mapping[str, Odd]) -> list[pa.Table]:
     """Return a finding for each oddity that there is."""
     tables = []
     for name, (finding, severity, action, unit) in FINDINGS.items():
-        known = odd.get(name, Odd(0))
-        if known.often:
-            observed = known.often if known.most is None else known.most
-            done = action.format(count=known.often)
-            tables.append(findings(finding, severity, done, observed=observed, limit=known.limit, unit=unit))
+        oddity = odd.get(name, Odd(0))
+        if oddity.often:
+            observed = oddity.often if oddity.most is None else oddity.most
+            action_taken = action.format(count=oddity.often)
+            tables.append(findings(finding, severity, action_taken, observed=observed, limit=oddity.limit, unit=unit))
     return tables

@@ -115,7 +115,7 @@ def _listed(owner: dict[str, Any], names: tuple[str, ...], rows: SpanRows) -> li
     elif not lists and any(isinstance(value, list) for value in owner.values()):
         # A list of another name: misspelt, or of another version of the protocol.
         rows.drop("group_unreadable")
-    return [entry for listed in lists for entry in listed]
+    return [entry for entries in lists for entry in entries]
 
 
 def _add_together(spans: list[Any], places: list[Place], rows: SpanRows) -> bool:
@@ -162,7 +162,7 @@ def _references_together(
         stated = [(row, CHILD_OF, code[row], parent) for row in owner if (parent := _id(parents[row]))]
     for row, links in enumerate(linked):
         if links:
-            stated += [(row, LINK, where, other) for where, other in _links(links, code[row], rows)]
+            stated += [(row, LINK, where, target) for where, target in _links(links, code[row], rows)]
     return list(zip(*stated, strict=True)) or ((), (), (), ())
 
 
@@ -212,8 +212,8 @@ def _add(span: dict[str, Any], place: Place, rows: SpanRows) -> bool:
     row = rows.add(code, number, _kind(get("kind")), times, place.process, operation, thread, flags)
     if parent := _id(get("parentSpanId")):
         rows.refer(row, CHILD_OF, code, parent)
-    for where, other in _links(get("links"), code, rows):
-        rows.refer(row, LINK, where, other)
+    for where, target in _links(get("links"), code, rows):
+        rows.refer(row, LINK, where, target)
     return True
 
 
@@ -221,12 +221,12 @@ def _links(stated: Any, code: int, rows: SpanRows) -> list[tuple[int, str]]:
     """Return the links of a span: code of the trace, and id."""
     links = []
     for link in _dicts(stated):
-        other, where = _id(link.get("spanId")), _id(link.get("traceId"))
+        target, where = _id(link.get("spanId")), _id(link.get("traceId"))
         if "startTimeUnixNano" in link:
             # A whole span, where none is looked for.
             rows.drop("span_unreadable")
-        elif other:
-            links.append((rows.traces.code(where) if where else code, other))
+        elif target:
+            links.append((rows.traces.code(where) if where else code, target))
     return links
 
 
@@ -263,10 +263,10 @@ def _id(value: Any) -> str:
 
 def _attributes(stated: Any) -> dict[str, str]:
     """Return attributes that are text, numbers or truths, as text."""
-    known = [
+    valued = [
         attribute for attribute in _dicts(stated) if isinstance(attribute.get("value"), dict) and attribute["value"]
     ]
-    return {text(attribute.get("key")): _value(attribute) for attribute in known}
+    return {text(attribute.get("key")): _value(attribute) for attribute in valued}
 
 
 def _value(attribute: dict[str, Any]) -> str:

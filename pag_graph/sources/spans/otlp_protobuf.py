@@ -83,8 +83,8 @@ class _Level:
         return _Ranges(np.arange(self.size), begin, end)
 
     def _rows(self, number: int, wire: int) -> I64:
-        listed: Fields = self.fields
-        return np.flatnonzero((listed.number == number) & (listed.wire == wire))
+        all_fields: Fields = self.fields
+        return np.flatnonzero((all_fields.number == number) & (all_fields.wire == wire))
 
 
 def split(data: bytes) -> tuple[_Ranges, int]:
@@ -117,11 +117,11 @@ def slices(head: bytes, pieces: Iterator[bytes], *, slice_bytes: int = SLICE) ->
         About how long a slice is.
     """
     content = head
-    while more := filled(b"", pieces, following(content, slice_bytes)):
-        content += more
-        exports, rest = split(content)
+    while appended := filled(b"", pieces, following(content, slice_bytes)):
+        content += appended
+        exports, unfinished = split(content)
         if exports.begin[0]:
-            whole = len(content) - rest
+            whole = len(content) - unfinished
             yield content[:whole]
             content = content[whole:]
     if content:
@@ -149,7 +149,7 @@ def read(content: bytes, rows: SpanRows) -> int:
     Linear; about 250 bytes per span while it runs.
     """
     data = np.frombuffer(content, np.uint8)
-    exports, rest = split(content)
+    exports, unfinished = split(content)
     top = _Level(data, exports)
     groups = _Level(data, top.messages(_RESOURCE_SPANS))
     process_codes, services = _processes(content, groups, rows)
@@ -159,7 +159,7 @@ def read(content: bytes, rows: SpanRows) -> int:
     spans = _Level(data, span_ranges)
     owner = scope_ranges.owner[span_ranges.owner]
     _add(content, spans, (process_codes[owner], services, owner), rows)
-    return sum(int(level.damaged.sum()) for level in (top, groups, scopes, spans)) + bool(rest)
+    return sum(int(level.damaged.sum()) for level in (top, groups, scopes, spans)) + bool(unfinished)
 
 
 def _processes(content: bytes, groups: _Level, rows: SpanRows) -> tuple[I64, list[str]]:
@@ -190,11 +190,11 @@ def _attributes(
     index = np.array([index for index, _ in named], np.int64)
     stated = _Level(data, _Ranges(index, values.begin[index], values.end[index]))
     texts, whole = stated.bytes_of(_TEXT), stated.number(_WHOLE, VARINT)
-    found = []
+    attributes = []
     for place, (pair, key) in enumerate(named):
         as_text = _text(content[texts.begin[place] : texts.end[place]])
-        found.append((pair, key, as_text or (str(whole[place]) if whole[place] else "")))
-    return found
+        attributes.append((pair, key, as_text or (str(whole[place]) if whole[place] else "")))
+    return attributes
 
 
 def _add(content: bytes, spans: _Level, of_process: tuple[I64, list[str], I64], rows: SpanRows) -> None:
@@ -257,21 +257,21 @@ def _references(
     stated = [(row, CHILD_OF, int(traces[row]), parent) for row, parent in enumerate(parents) if parent and good[row]]
     ranges = spans.messages(_LINKS)
     links = _Level(spans.data, ranges)
-    others, where = _hex(content, links.bytes_of(_ID)), _hex(content, links.bytes_of(_TRACE))
-    for row, other, trace in zip(ranges.owner.tolist(), others, where, strict=True):
-        if other and good[row]:
-            stated.append((row, LINK, rows.traces.code(trace) if trace else int(traces[row]), other))
+    targets, where = _hex(content, links.bytes_of(_ID)), _hex(content, links.bytes_of(_TRACE))
+    for row, target, trace in zip(ranges.owner.tolist(), targets, where, strict=True):
+        if target and good[row]:
+            stated.append((row, LINK, rows.traces.code(trace) if trace else int(traces[row]), target))
     schema = {"row": pl.Int64, "type": pl.Int8, "trace": pl.Int32, "id": pl.String}
     return pl.DataFrame(stated, schema=schema, orient="row")
 
 
 def _hex(content: bytes, ranges: _Ranges) -> list[str]:
     """Return ids as hexadecimal digits; nothing for zeros."""
-    found = []
+    digits = []
     for begin, end in zip(ranges.begin.tolist(), ranges.end.tolist(), strict=True):
         number = content[begin:end]
-        found.append(number.hex() if end - begin <= _LONGEST_ID and any(number) else "")
-    return found
+        digits.append(number.hex() if end - begin <= _LONGEST_ID and any(number) else "")
+    return digits
 
 
 def _text(content: bytes) -> str:

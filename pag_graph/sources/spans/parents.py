@@ -127,8 +127,8 @@ def _without_repeats(table: SpanTable, rank: I64) -> tuple[I64, dict[int, int], 
             for half in (CLIENT, SERVER)
         ]
         client, server = halves
-        both = client is not None and server is not None
-        stay = {client, server} if both else {rows[0]}
+        is_call = client is not None and server is not None
+        stay = {client, server} if is_call else {rows[0]}
         dropped[[row for row in rows if row not in stay]] = True
         if client is not None and server is not None:
             client_of[server] = client
@@ -137,16 +137,16 @@ def _without_repeats(table: SpanTable, rank: I64) -> tuple[I64, dict[int, int], 
 
 def _resolved(table: SpanTable, kept: I64, client_of: dict[int, int]) -> tuple[pl.DataFrame, I64, int]:
     """Return references (row, type, order, target row), rows that state parents in vain, and links to other traces."""
-    here = table.spans["trace"]
+    trace_of = table.spans["trace"]
     stays = np.zeros(table.rows, np.bool_)
     stays[kept] = True
     references = table.references.with_row_index("order").filter(pl.Series(stays).gather(table.references["row"]))
-    own = references["trace"] == here.gather(references["row"])
-    foreign = int((~own).sum())
-    references = references.filter(own)
+    within = references["trace"] == trace_of.gather(references["row"])
+    foreign = int((~within).sum())
+    references = references.filter(within)
     stays[list(client_of)] = False
-    known = table.spans.select("trace", "id").with_row_index("target").filter(pl.Series(stays))
-    joined = references.join(known, on=["trace", "id"], how="left", maintain_order="left")
+    targets = table.spans.select("trace", "id").with_row_index("target").filter(pl.Series(stays))
+    joined = references.join(targets, on=["trace", "id"], how="left", maintain_order="left")
     in_vain = joined.filter(pl.col("target").is_null() & (pl.col("type") != LINK))["row"].unique().to_numpy()
     joined = joined.drop_nulls("target").select("row", "type", "order", "target")
     return _halved(table, joined, client_of), in_vain.astype(np.int64), foreign
@@ -181,8 +181,8 @@ def _parents(
     follows[rows] = best["type"].to_numpy() == FOLLOWS_FROM
     for server, client in client_of.items():
         parent[place[server]], follows[place[server]] = place[client], False
-    others = resolved.join(best.select("order"), on="order", how="anti").filter(
+    further = resolved.join(best.select("order"), on="order", how="anti").filter(
         (pl.col("type") != CHILD_OF) & (pl.col("row") != pl.col("target"))
     )
-    links = place[others["row"].to_numpy()], place[others["target"].to_numpy()]
+    links = place[further["row"].to_numpy()], place[further["target"].to_numpy()]
     return parent, follows, links

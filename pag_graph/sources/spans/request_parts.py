@@ -42,13 +42,13 @@ class RequestParts:
         self._parts, self._sync = parts, sync
         self._whole: Requests | None = None
         self._odd: list[dict[str, Odd]] = []
-        seen = []
+        evidence = []
         prepared: Prepared | None = None
         for read in parts.tables:
             self.table = read()
             prepared = prepare(self.table)
-            seen.append(prepared.evidence)
-        self._agreed = agree(self.table, seen)
+            evidence.append(prepared.evidence)
+        self._agreed = agree(self.table, evidence)
         if len(parts.tables) == 1 and prepared is not None:
             self._whole = make_requests(self.table, prepared, self._agreed, sync=sync)
 
@@ -63,9 +63,9 @@ class RequestParts:
             return
         self._odd = []
         for read in self._parts.tables:
-            made = self._read(read)
-            self._odd.append(made.odd)
-            yield made
+            requests = self._read(read)
+            self._odd.append(requests.odd)
+            yield requests
 
     @property
     def spans(self) -> int:
@@ -144,6 +144,6 @@ def request_rows(requests: Requests) -> pl.DataFrame:
 
 def numbers_of(requests: Requests, wanted: pl.DataFrame) -> NDArray[np.int64]:
     """Return which requests those with some `trace` and `in_trace` are, in their order."""
-    known = request_rows(requests).select("trace", "in_trace").with_row_index("number")
-    joined = wanted.select("trace", "in_trace").join(known, on=["trace", "in_trace"], maintain_order="left")
+    numbered = request_rows(requests).select("trace", "in_trace").with_row_index("number")
+    joined = wanted.select("trace", "in_trace").join(numbered, on=["trace", "in_trace"], maintain_order="left")
     return joined["number"].to_numpy().astype(np.int64)

@@ -102,8 +102,8 @@ class Requests:
     @property
     def under_way(self) -> Flags:
         """Per part of the paths whether it is a call or return under way, and no span's own time."""
-        found: Flags = self.path.kind == MESSAGE
-        return found
+        is_message: Flags = self.path.kind == MESSAGE
+        return is_message
 
     @property
     def path_owner(self) -> I64:
@@ -177,7 +177,7 @@ def make_requests(table: SpanTable, prepared: Prepared, agreed: Agreed, *, sync:
     called, returned, pair = _calls(bare, kind, nested, sync_kind[order])
     spans = Spans(start, end, parent, called, lanes)
     cuts = _cuts(spans, nested, returned)
-    own, waiting = waits(spans, cuts)
+    own_time, waiting = waits(spans, cuts)
     begins, path = walk(spans, cuts, first[:-1])
     operation = table.spans["operation"].to_numpy()[kin.row][order].astype(np.int64)
     # A span without a return is as certain as its parent: nobody is said to have waited for it.
@@ -197,7 +197,7 @@ def make_requests(table: SpanTable, prepared: Prepared, agreed: Agreed, *, sync:
         certain=certain,
         depth=kin.depth[order],
         cuts=cuts,
-        own=own,
+        own=own_time,
         waiting=waiting,
         first=first,
         orphan=kin.orphan[order][first[:-1]],
@@ -228,9 +228,9 @@ def _fitted(
     far = (outside > tolerance) & ~loose
     near = (outside > 0) & ~far & ~loose
     odd = {
-        name: Odd(int(which.sum()), int(outside[which].max()), int(tolerance[which].max()))
-        for name, which in ((oddities.FAR, far), (oddities.NEAR, near))
-        if which.any()
+        name: Odd(int(chosen.sum()), int(outside[chosen].max()), int(tolerance[chosen].max()))
+        for name, chosen in ((oddities.FAR, far), (oddities.NEAR, near))
+        if chosen.any()
     }
     return times, ~loose & ~far, odd
 
@@ -289,13 +289,13 @@ def _cuts(spans: Spans, nested: Flags, returned: I64) -> Cuts:
     return Cuts(parent[order], time[order], kind[order], child[order])
 
 
-def _certain(table: SpanTable, parent: I64, operation: I64, known: Flags, sync: Collection[str]) -> Flags:
+def _certain(table: SpanTable, parent: I64, operation: I64, waited_for: Flags, sync: Collection[str]) -> Flags:
     """Say for which spans all returns up to the root are certain, given for which their own is, or is none."""
     names = table.operations
     stated = [code for code, (service, name) in enumerate(names) if service in sync or f"{service}/{name}" in sync]
     declared = np.isin(operation[np.maximum(parent, 0)], stated)
     order = np.argsort(climb(parent, np.arange(len(parent)))[2], kind="stable")
-    return all_above(parent, order, (parent < 0) | known | declared)
+    return all_above(parent, order, (parent < 0) | waited_for | declared)
 
 
 def _traces_of_several(table: SpanTable, kin: Family) -> int:

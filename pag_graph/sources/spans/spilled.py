@@ -68,8 +68,8 @@ class Spill:
 
     def close(self) -> None:
         """Remove the files, and those of other divisions."""
-        for other in self._others:
-            other.close()
+        for spill in self._others:
+            spill.close()
         self._folder.cleanup()
 
     def __enter__(self) -> Self:
@@ -120,14 +120,14 @@ class Spill:
         number = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         trace = np.concatenate([np.asarray(group, np.int64) for group in groups])
         wanted = pl.DataFrame({"trace": trace, "bucket": number}, schema={"trace": pl.Int32, "bucket": pl.Int32})
-        other = Spill(len(groups), self._folder.name)
-        self._others.append(other)
+        division = Spill(len(groups), self._folder.name)
+        self._others.append(division)
         for low, high in self.parts(most):
             spans, references = self.read(low, high)
             spans = spans.join(wanted, on="trace", maintain_order="left")
             of_spans = references.join(spans.select("row", "bucket"), on="row", maintain_order="left")
-            other._add(spans, of_spans)
-        return other
+            division._add(spans, of_spans)
+        return division
 
     def _add(self, spans: pl.DataFrame, references: pl.DataFrame) -> None:
         """Write spans and references, each with its `bucket`."""
@@ -166,10 +166,10 @@ class Spill:
         buckets = np.unique(wanted.to_numpy() % BUCKETS).tolist()
         spans, references = [], []
         for bucket in buckets:
-            own, stated = self.read(bucket, bucket + 1)
-            own = own.filter(pl.col("trace").is_in(wanted.implode()))
-            spans.append(own)
-            references.append(stated.join(own.select("row"), on="row", how="semi", maintain_order="left"))
+            of_bucket, stated = self.read(bucket, bucket + 1)
+            of_bucket = of_bucket.filter(pl.col("trace").is_in(wanted.implode()))
+            spans.append(of_bucket)
+            references.append(stated.join(of_bucket.select("row"), on="row", how="semi", maintain_order="left"))
         return pl.concat(spans).sort("row"), pl.concat(references).sort("row", maintain_order=True)
 
     def _write(self, place: Path, frame: pl.DataFrame) -> None:

@@ -202,8 +202,8 @@ class SpanRows:
         for row in [row for row, code in enumerate(codes) if code < 0] if -1 in codes else ():
             place, name = places[row], names[row]
             # A row before may have been the first one of this operation.
-            known = place.operations.get(name)
-            codes[row] = self.operation(place, name) if known is None else known
+            found_code = place.operations.get(name)
+            codes[row] = self.operation(place, name) if found_code is None else found_code
         return codes
 
     def drop(self, reason: str, count: int = 1) -> None:
@@ -249,7 +249,7 @@ class SpanRows:
             self._flush()
         self._spans += zip(*(np.asarray(column).tolist() for column in spans), strict=True)
         row, *stated_ = references
-        self._references += zip([self.rows + own for own in row], *stated_, strict=True)
+        self._references += zip([self.rows + place for place in row], *stated_, strict=True)
         self.rows += count
 
     def add_columns(
@@ -312,8 +312,8 @@ class SpanRows:
         old = np.argsort(names.new["trace"].to_numpy())
 
         def grouped(groups: Sequence[Sequence[int]]) -> list[Callable[[], SpanTable]]:
-            other = spill.regrouped([old[group].tolist() for group in groups], most)
-            return [partial(_read_part, table, other, (group, group + 1)) for group in range(len(groups))]
+            division = spill.regrouped([old[group].tolist() for group in groups], most)
+            return [partial(_read_part, table, division, (group, group + 1)) for group in range(len(groups))]
 
         return SpanParts(
             tables=[partial(_read_part, table, spill, ends) for ends in spill.parts(most)],
@@ -344,12 +344,12 @@ class SpanRows:
             spans, references = spans.drop("row"), references.with_columns(row=rows)
         spans = spans.with_columns(_recoded(spans[name], new) for name, new in names.new.items())
         references = references.with_columns(_recoded(references["trace"], names.new["trace"]))
-        here = spans["trace"].unique()
-        there = pl.when(pl.col("trace").is_in(here.implode())).then("trace").otherwise(-1).cast(pl.Int32)
+        traces = spans["trace"].unique()
+        other_trace = pl.when(pl.col("trace").is_in(traces.implode())).then("trace").otherwise(-1).cast(pl.Int32)
         return SpanTable(
             format=form,
             spans=spans,
-            references=references.with_columns(there.alias("trace")),
+            references=references.with_columns(other_trace.alias("trace")),
             traces=names.values["trace"],
             processes=names.values["process"],
             operations=names.values["operation"],
@@ -397,8 +397,8 @@ class SpanParts:
 def _recoded(codes: pl.Series, new: pl.Series) -> pl.Series:
     if not new.len():
         return codes
-    known = codes >= 0
-    return new.gather(codes.clip(lower_bound=0)).zip_with(known, codes).alias(codes.name)
+    has_code = codes >= 0
+    return new.gather(codes.clip(lower_bound=0)).zip_with(has_code, codes).alias(codes.name)
 
 
 def nanoseconds(value: Any, unit_ns: int) -> int | None:

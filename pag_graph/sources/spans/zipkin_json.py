@@ -115,8 +115,8 @@ def _stated_together(spans: list[dict[str, Any]], rows: SpanRows) -> tuple[list[
         flags[row] |= SHARED if spans[row]["shared"] is True else 0
     threads = [stated.get("thread.id") for stated in tags]
     if set(map(type, threads)) <= {str, type(None)} and "" not in threads:
-        known = {name: rows.threads.code(name) for name in dict.fromkeys(threads) if name is not None}
-        numbers = [known.get(name, NO_THREAD) for name in threads]
+        code_of = {name: rows.threads.code(name) for name in dict.fromkeys(threads) if name is not None}
+        numbers = [code_of.get(name, NO_THREAD) for name in threads]
     else:
         numbers = [rows.threads.code(name) if (name := text(stated)) else NO_THREAD for stated in threads]
     return _places_together(endpoints, tags, rows), numbers, flags
@@ -133,12 +133,12 @@ def _places_together(endpoints: list[dict[str, Any]], tags: list[dict[str, Any]]
     )
     try:
         rows_of = {key: row for row, key in enumerate(keys)}
-        known = {key: _place(endpoints[row], tags[row], rows) for key, row in rows_of.items()}
-        usual = all(part is None or type(part) is str for key in known for part in key)
+        place_of = {key: _place(endpoints[row], tags[row], rows) for key, row in rows_of.items()}
+        usual = all(part is None or type(part) is str for key in place_of for part in key)
     except TypeError:  # lists and objects are no names
         usual = False
     if usual:
-        return [known[key] for key in keys]
+        return [place_of[key] for key in keys]
     # True and 1 are one key, and two texts.
     return [_place(where, stated, rows) for where, stated in zip(endpoints, tags, strict=True)]
 
