@@ -22,6 +22,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.sources.collector import without_collector
 from pag_graph.sources.spans.convert import convertible, write_requests
 from pag_graph.sources.spans.files import HELD, read_parts
+from pag_graph.sources.spans.otlp_json import FORMAT as OTLP
 from pag_graph.sources.spans.request_parts import RequestParts, numbers_of
 
 if TYPE_CHECKING:
@@ -216,6 +217,8 @@ def _trace_code(requests: RequestParts, trace: str) -> int:
         If there is no such trace.
     """
     traces = requests.table.traces
+    # OTLP's ids are digits of either case, kept as small ones.
+    trace = trace.lower() if requests.table.format == OTLP else trace
     place = bisect_left(traces, trace)
     if place == len(traces) or traces[place] != trace or not len(requests.of_traces([place]).row):
         message = f"No trace has the id {trace!r}."

@@ -134,6 +134,7 @@ def _add_together(spans: list[Any], places: list[Place], rows: SpanRows) -> bool
     start, end = (_whole(column) for column in times)
     if start is None or end is None or (start > end).any() or int((end - start).max()) > LONGEST_NS:
         return False
+    number, trace = (list(map(str.lower, ids)) for ids in (number, trace))
     thread, flags = _stated_together(spans, rows)
     for row, status in enumerate(statuses):
         if status and isinstance(status, dict) and status.get("code") in _FAILED:
@@ -157,7 +158,7 @@ def _references_together(
     owner = [row for row, parent in enumerate(parents) if parent]
     above = [parents[row] for row in owner]
     if not above or (are_texts(above) and _are_ids(above, _ID_DIGITS)):
-        stated = [(row, CHILD_OF, code[row], parent) for row, parent in zip(owner, above, strict=True)]
+        stated = [(row, CHILD_OF, code[row], parent.lower()) for row, parent in zip(owner, above, strict=True)]
     else:
         stated = [(row, CHILD_OF, code[row], parent) for row in owner if (parent := _id(parents[row]))]
     for row, links in enumerate(linked):
@@ -249,16 +250,16 @@ def _kind(value: Any) -> int:
 
 
 def _id(value: Any) -> str:
-    """Return an id as hexadecimal digits: OTLP's JSON has those, and plain protobuf JSON has base64."""
+    """Return an id as small hexadecimal digits: OTLP's JSON has digits of either case, plain protobuf JSON base64."""
     if type(value) is not str:
         return ""
     if len(value) in _BASE64_LENGTHS:
         try:
             decoded = base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
-            return value
+            return value.lower()
         return decoded.hex() if any(decoded) else ""
-    return value if value.strip("0") else ""
+    return value.lower() if value.strip("0") else ""
 
 
 def _attributes(stated: Any) -> dict[str, str]:

@@ -109,6 +109,7 @@ OTLP: dict[str, Change] = {
     "an id of zeros": lambda span: span.update(spanId="0" * 16),
     "a trace of zeros": lambda span: span.update(traceId="0" * 32),
     "a short id": lambda span: span.update(spanId="a7"),
+    "ids in capitals": lambda span: span.update({name: span[name].upper() for name in ("spanId", "traceId")}),
     "a parent of zeros": lambda span: span.update(parentSpanId="0" * 16),
     "a parent in base64": lambda span: span.update(parentSpanId="AAAAAAAAAAc="),
     "a parent that is a list": lambda span: span.update(parentSpanId=["a"]),

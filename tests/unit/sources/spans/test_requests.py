@@ -102,6 +102,22 @@ def test_four_forms_and_three_files_are_converted_to_the_same_trace(tmp_path: Pa
             assert other == first
 
 
+def test_ids_of_otlp_are_the_same_in_capitals(tmp_path: Path, run_pag: Any) -> None:
+    spans = simulate(10, 3).spans
+    text = FORMS["otlp.jsonl"](spans)
+    expected = written_trace(text, tmp_path / "small", "otlp.jsonl")
+    # Of spans the ids, but not where they stand as parents.
+    for each in spans[::2]:
+        text = text.replace(f'"spanId": "{each.id}"'.encode(), f'"spanId": "{each.id.upper()}"'.encode())
+    trace = spans[0].trace
+    text = text.replace(trace.encode(), trace.upper().encode())
+    assert text.lower() == FORMS["otlp.jsonl"](spans).lower() != text
+    assert any(f'"spanId": "{each.id.upper()}"'.encode() in text and each.id != each.id.upper() for each in spans)
+    assert written_trace(text, tmp_path / "capitals", "otlp.jsonl") == expected
+    code, said, _ = run_pag("spans", tmp_path / "capitals" / "otlp.jsonl", "--request", trace.upper())
+    assert (code, "Asked for" in said) == (0, True)
+
+
 def written_trace(text: bytes, folder: Path, name: str) -> list[Any]:
     folder.mkdir(parents=True)
     (folder / name).write_bytes(text)
