@@ -286,7 +286,7 @@ class AnalysisMethods:
         latency
             Number of an epoch instead: from its first event on any worker to its last.
         loop
-            When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).
+            Input comes as recorded after it is asked for (closed), or at its recorded time (open).
         arrival
             How long a message without a logged arrival took: as long as the shortest message, or until it was read.
         unknown
@@ -356,7 +356,7 @@ class AnalysisMethods:
         change
             Another change, as FIELD=VALUE words: 'operator=Map factor=0.5', 'from=1 to=0 factor=0'.
         loop
-            When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).
+            Input comes as recorded after it is asked for (closed), or at its recorded time (open).
         arrival
             How long a message without a logged arrival took: as long as the shortest message, or until it was read.
         unknown
@@ -399,7 +399,7 @@ class AnalysisMethods:
         steps
             Number of virtual speed-ups: 10 gives 10 %, 20 % and so on.
         loop
-            When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).
+            Input comes as recorded after it is asked for (closed), or at its recorded time (open).
         arrival
             How long a message without a logged arrival took: as long as the shortest message, or until it was read.
         unknown
@@ -484,7 +484,7 @@ class AnalysisMethods:
         blacklist
             A port that did not help is never proposed again (global), or not with the same other ports (configuration).
         loop
-            When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).
+            Input comes as recorded after it is asked for (closed), or at its recorded time (open).
         arrival
             How long a message without a logged arrival took: as long as the shortest message, or until it was read.
         unknown

@@ -42,8 +42,7 @@ Loop = Literal["closed", "open"]
 Arrival = Literal["shortest", "read"]
 """How long a message took whose arrival nobody logged."""
 LoopParameter = Annotated[
-    Loop,
-    "When input comes in a replay: as long after it is asked for as recorded (closed), or when it came (open).",
+    Loop, "Input comes as recorded after it is asked for (closed), or at its recorded time (open)."
 ]
 """The field `loop` of parameters."""
 ArrivalParameter = Annotated[

@@ -308,10 +308,10 @@ class Analysis(Generic[P]):
         """
         self.check(run)
         if self.standing is None:
-            message = f"{self.name} cannot be a standing query: its answer is made anew from all that there is."
+            message = f"{self.name} cannot be a standing query: its answer must be computed again from all rounds."
             raise UnsupportedPlanError(message, f"Ask for it when you need it: `pag {self.name} STORE`.")
         if self.compares_workers and not run.one_dataflow:
-            message = f"{self.name} cannot be a standing query of this run: who is like whom, only all of it tells."
+            message = f"{self.name} cannot be a standing query of this run: only the whole run shows who is alike."
             raise UnsupportedPlanError(message, f"Ask for it when you need it: `pag {self.name} STORE`.")
 
     def check_across(self) -> None:

@@ -172,7 +172,7 @@ def _check(runs: Sequence[Run], n: int, cores: int | None) -> None:
         profile.ANALYSIS.check(run)
         other = seen.setdefault(str(run.info.run["trace_id"]), run)
         if other is not run:
-            message = f"{run.info.path} and {other.info.path} hold the same run: a repetition is a run of its own."
+            message = f"{run.info.path} and {other.info.path} hold the same run. A repetition must be a new run."
             raise InvalidParameterError(message, "Give each recording once.")
 
 

@@ -218,7 +218,7 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
         change.check()
     changes = [_resolved(snapshot.run, change) for change in changes]
     if len({(change.loop, change.arrival) for change in changes}) > 1:
-        message = "All changes must take input and messages alike: give them the same loop and arrival."
+        message = "All changes must have the same loop and arrival."
         raise InvalidParameterError(message)
     snapshot.run.require_aligned("What-if replays need aligned clocks")
     window = snapshot.window

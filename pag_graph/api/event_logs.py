@@ -61,7 +61,7 @@ def fed(
     epochs, trace = options.get("epochs"), options.get("trace")
     if epochs is None and not _is_log(path):
         if trace is not None:
-            message = f"{path} is no event log: it needs no other place for its trace."
+            message = f"{path} is not an event log, so its trace is not written to another place."
             raise InvalidParameterError(message, "Leave out trace, or give epochs where the log is not there yet.")
         yield path, bool
         return

@@ -122,7 +122,7 @@ def _receiving(source: str | os.PathLike[str], options: FollowOptions) -> Iterat
     """Receive the trace, where it is to be received, as long as the block runs."""
     address, token_file = options.get("listen"), options.get("token_file")
     if (address is None) != (token_file is None):
-        message = "Who listens needs a token, and a token is of use to who listens only."
+        message = "Listening needs a token file, and a token file is only used for listening."
         raise InvalidParameterError(message, "Give both listen and token_file, or neither.")
     if address is None or token_file is None:
         yield

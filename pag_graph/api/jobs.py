@@ -86,7 +86,7 @@ def analyse(
             raise InvalidParameterError(message, "analyse(..., engine='spark', across=True)")
     made = definition.make_parameters(parameters)
     if against is not None and not isinstance(definition, PairAnalysis):
-        message = f"{definition.name} compares nothing, so there is no use for another store."
+        message = f"{definition.name} does not compare, so it takes no other store."
         raise InvalidParameterError(message)
     pag = Pag(Path(store))
     definition.check(pag.run)

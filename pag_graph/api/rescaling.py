@@ -72,7 +72,7 @@ def rescale(
     from pag_graph.analyses.rescaling.report import rescale as ask
 
     if (period_ns is None) != (first_ns is None):
-        message = "When input was due takes both: the period, and when that of epoch 0 was due."
+        message = "Due times need both the period and the time at which the input of epoch 0 was due."
         raise InvalidParameterError(message, "Give both `--period` and `--first`, or neither for service times.")
     if weight not in {"epochs", "records"}:
         message = f"weight is {weight!r}; it must be 'epochs' or 'records'."
@@ -84,7 +84,7 @@ def rescale(
         schedule = Period(period_ns, first_ns)
     if inputs is not None:
         if schedule is not None:
-            message = "When input was due is said by a trace or by a period, not by both."
+            message = "Due times come from a trace or from a period, not from both."
             raise InvalidParameterError(message, "Give `--inputs`, or `--period` and `--first`.")
         schedule = _due_times(pag.run, Path(inputs))
     return ask(pag.run, Setting(schedule=schedule, cores=cores, weight=weight, moves=moves))
@@ -98,7 +98,7 @@ def _due_times(run: Run, trace: Path) -> DueTimes:
     check_trace_of(run, trace)
     report = latency(trace)
     if report.loop == "closed":
-        message = f"In {trace} input was due when it was given: its latencies are service times."
+        message = f"{trace} is of a closed loop: input was due when it was given, so latencies would be service times."
         raise InvalidParameterError(message, "Leave out `--inputs`.", {"trace": str(trace)})
     origin = run.info.run["origin_unix_ns"]
     return DueTimes({number: due - origin for number, due in report.first_due().items()})

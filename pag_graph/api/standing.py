@@ -60,8 +60,8 @@ def standings(
             continue
         of_rule = Query.parse(rule.query)
         if of_rule.standing is Standing.LINEAR:
-            message = f"The alert rule {rule.name!r} watches {rule.query}, which is of no epoch."
-            raise InvalidParameterError(message, "Watch a query whose rows are of epochs, such as metrics.")
+            message = f"The alert rule {rule.name!r} watches {rule.query}, whose rows belong to no epoch."
+            raise InvalidParameterError(message, "Watch a query whose rows belong to epochs, such as metrics.")
         rule.condition(of_rule.schema)
     return Standings(queries=asked, rules=rules, forgets=forgets)
 

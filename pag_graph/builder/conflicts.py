@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def another_story(epochs: Collection[int]) -> StoreConflictError:
     """Return the error for a trace that contradicts epochs that are committed, ascending."""
     changed = list(epochs)
-    message = f"The trace now tells another story of epochs {changed[:5]} than the one that is committed."
+    message = f"The trace now contradicts what is committed about epochs {changed[:5]}."
     return StoreConflictError(
         message, "Late events cannot be appended; build with `--replace`.", {"epochs": changed[:100]}
     )

@@ -53,18 +53,14 @@ class Through(StrEnum):
 def motif(
     pattern: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME|PATTERN", help="A named pattern, or a motif. Without it, the named patterns are listed."
-        ),
+        typer.Argument(metavar="NAME|PATTERN", help="A named pattern, or a motif. Without it, patterns are listed."),
     ] = None,
     store: Annotated[Path | None, typer.Argument(metavar="STORE", help="Directory of a built store.")] = None,
     epochs: Annotated[
-        str | None,
-        typer.Option("--epochs", "-e", metavar="3-7", help="Only edges that end in these epochs, such as 4 or 1,3-7."),
+        str | None, typer.Option("--epochs", "-e", metavar="3-7", help="Only edges that end there: 4, or 1,3-7.")
     ] = None,
     where: Annotated[
-        str | None,
-        typer.Option("--where", "-w", metavar="FILTER", help="Filter of the matches, such as 'e.duration_ns > ms(1)'."),
+        str | None, typer.Option("--where", "-w", metavar="FILTER", help="Filter, such as 'e.duration_ns > ms(1)'.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pattern or the filter.")
@@ -76,15 +72,10 @@ def motif(
         bool, typer.Option("--distinct", help="Two names never stand for the same edge; without this they may.")
     ] = False,
     limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", "-n", min=1, help="Most matches to print. Default: 20 in a table, all in JSON and CSV."
-        ),
+        int | None, typer.Option("--limit", "-n", min=1, help="Most matches to print. Default: 20 in tables, else all.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan only, and find nothing.")] = False,
-    analyse: Annotated[
-        bool, typer.Option("--analyse", help="Show the plan with the counted rows of each step.")
-    ] = False,
+    analyse: Annotated[bool, typer.Option("--analyse", help="Show the plan with the rows of each step.")] = False,
     engine: Annotated[Through, typer.Option(help="local needs no Java; graphframes needs its jar.")] = Through.LOCAL,
     form: FormatOption = Format.TABLE,
 ) -> None:

@@ -57,13 +57,13 @@ def provenance(
 
     run = open_pag(store).run
     if sum(each is not None for each in (epoch, clock, parameter)) > 1:
-        message = "--epoch, --clock and --parameter walk different ways."
+        message = "--epoch, --clock and --parameter exclude each other."
         raise InvalidParameterError(message, "Give one of them.")
     walked = _walk(run, epoch, clock, parameter)
     if form is ProvenanceFormat.PROV_JSON:
         if walked is not None:
-            message = "A walk is no document of PROV."
-            raise InvalidParameterError(message, "Give --format json, or no --epoch, --clock and --parameter.")
+            message = "With --epoch, --clock or --parameter there is no document of PROV."
+            raise InvalidParameterError(message, "Use --format json, or leave out --epoch, --clock and --parameter.")
         print_json(prov_json(run))
         return
     rows = history(run) if walked is None else walked

@@ -260,7 +260,7 @@ def _only(path: Path) -> LogFiles:
 
     found = find_logs(path)
     if len(found) != 1:
-        message = f"{path} holds {len(found)} logs: one is to tell what sharing processors costs."
+        message = f"{path} holds {len(found)} logs, and --calibrate takes exactly one."
         raise errors.InvalidParameterError(message, "pag spark LOG --calibrate OTHER", {"logs": len(found)})
     return found[0]
 

@@ -77,7 +77,7 @@ def vacuum(
     if found.building:
         out.print("A build is running: what is not committed stays.", markup=False, style="yellow")
     for path in found.unknown:
-        message = f"Kept {path}: made on another machine, where its build may live; --older-than AGE removes it."
+        message = f"Kept {path}: made on another machine, where its build may still run; --older-than AGE removes it."
         out.print(message, markup=False, style="yellow")
 
 

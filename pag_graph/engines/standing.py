@@ -171,7 +171,7 @@ def refuse_sums(query: Query) -> None:
         If it does.
     """
     if query.standing is Standing.LINEAR:
-        message = f"{query.id} adds up all epochs of a run, and the old ones are removed."
+        message = f"{query.id} adds up all epochs of a run, but old epochs are removed."
         raise UnsupportedPlanError(message, "Ask for a query about epochs, such as metrics, or follow with --keep all.")
 
 

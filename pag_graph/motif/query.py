@@ -110,7 +110,7 @@ def _different(first: str, second: str, shape: Shape) -> Node:
         If nothing tells edges apart.
     """
     if not shape.edge_key:
-        message = "Edges of this graph may be the same in everything, so nothing keeps two of them apart."
+        message = "Two edges of this graph may have the same values in all columns, so they cannot be kept apart."
         raise InvalidParameterError(message, "Leave out `distinct`, and compare columns in the filter.")
     apart = [Binary("!=", Column(first, name), Column(second, name)) for name in shape.edge_key]
     return reduce(lambda left, right: Binary("or", left, right), apart)

@@ -66,7 +66,7 @@ class Lease:
 
 def overtaken(run: str) -> Neo4jError:
     """Return the error for a load that took so long that another one went on in its place."""
-    message = f"Another load of run {run} has taken over, because this one had said nothing for too long."
+    message = f"Another load of run {run} has taken over, because this one had not reported for too long."
     return Neo4jError(message, "Nothing is lost: wait for the other one, or load again.", {"run": run})
 
 

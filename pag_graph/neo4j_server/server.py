@@ -115,9 +115,9 @@ def start(
                 raise lacking from error
             return status(home)
         if is_half_imported(home):
-            message = f"A bulk import into {home} was interrupted, and its data is not whole."
+            message = f"A bulk import into {home} was interrupted, so its data is incomplete."
             again = "pag neo4j copy --replace" if is_read_only(home) else "pag neo4j load STORE --bulk"
-            hint = f"Do the import again (`{again}`), or empty the server: `pag neo4j reset`."
+            hint = f"Repeat the import (`{again}`), or empty the server: `pag neo4j reset`."
             raise Neo4jError(message, hint, {"home": str(home)})
         bolt = free_port(bolt_port, fixed=fixed_ports, host=listen)
         http = free_port(http_port, fixed=fixed_ports, besides=bolt, host=listen)

@@ -143,13 +143,13 @@ def convert(
     _check_kind(path)
     if reason := _READERS[name].mismatch(path):
         message = f"{path} is not in the format {name}: {reason}."
-        raise TraceFormatError(message, "Leave out the format to have it found out.", {"file": str(path)})
+        raise TraceFormatError(message, "Leave out the format, and it is detected.", {"file": str(path)})
     reader = _READERS[name]
     if keep_texts and not reader.texts:
-        message = f"{path} is in the format {name}, of which nothing is left out: there are no texts to be kept."
+        message = f"{path} is in the format {name}, which has no texts that would be left out."
         raise InvalidParameterError(message, "Leave out --keep-texts.", {"format": name})
     if epochs is not None and name != spark.FORMAT:
-        message = f"{path} is in the format {name}, which says itself where its epochs end."
+        message = f"{path} is in the format {name}, which states itself where its epochs end."
         raise InvalidParameterError(message, "Leave out --epochs.", {"format": name})
     more: dict[str, Any] = {"keep_texts": True} if keep_texts else {}
     more |= {"epochs": epochs} if epochs is not None else {}

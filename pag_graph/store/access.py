@@ -38,7 +38,7 @@ def read_token(file: Path) -> str:
         message = f"The token in {file} cannot be read: {error}."
         raise SinkError(message) from error
     if open_to_others:
-        message = f"Others may read {file}."
+        message = f"Other users can read {file}."
         raise InvalidParameterError(message, f"chmod 600 {file}")
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         message = f"The token in {file} must be {_SHORTEST_TOKEN} or more letters, digits and signs."

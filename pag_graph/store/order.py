@@ -152,7 +152,7 @@ def check_events(trace: Trace, events: pa.Table, *, previous: pa.Table | None = 
     message = f"{where}: {found.message}."
     raise TraceFormatError(
         message,
-        "The log contradicts itself, and a graph of it would be wrong: record the run again, or repair the log.",
+        "The log contradicts itself, so its graph would be wrong. Record the run again, or repair the log.",
         {"file": where, **asdict(found)},
     )
 

@@ -61,7 +61,7 @@ class Keep(NamedTuple):
             return cls()
         keep = cls(epochs=int(text)) if text.isascii() and text.isdigit() else cls(span_ns=nanoseconds(text))
         if not (keep.epochs or keep.span_ns):
-            message = f"To keep {text!r} is to keep nothing."
+            message = f"{text!r} would keep nothing."
             raise InvalidParameterError(message, "Give a number of epochs, or a time such as 24h.")
         return keep
 

@@ -80,7 +80,7 @@ def serve(
         If the port is taken.
     """
     if not is_loopback(host) and token is None:
-        message = f"Whoever reaches {host} could read these runs."
+        message = f"Everybody who can reach {host} could read these runs."
         raise InvalidParameterError(message, "Give --token-file, and serve it behind TLS.")
     listening = _listen(host, port)
     place = Place(host=host, port=listening.getsockname()[1], token=token or secrets.token_urlsafe(24))

@@ -81,6 +81,6 @@ def test_what_is_no_event_log_has_no_use_for_its_options(tmp_path: Path) -> None
         api.follow(tmp_path / "run.trace", tmp_path / "run.pag", trace=tmp_path / "other")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "activities.csv").write_text("worker,activity,start_ns,end_ns\n0,processing,0,10\n")
-    with pytest.raises(InvalidParameterError, match="says itself where its epochs end") as refused:
+    with pytest.raises(InvalidParameterError, match="states itself where its epochs end") as refused:
         convert(tmp_path / "logs", tmp_path / "t", epochs="job")
     assert refused.value.hint == "Leave out --epochs."

@@ -174,7 +174,7 @@ def test_appending_gives_what_one_build_gives(
             api.build(written, place / "store", engine="local", mode="append", slice_events=slice_events)
         except StoreConflictError as error:
             # What came later changed what was committed, and the store says so: it holds what it held before.
-            assert "another story" in error.message  # noqa: PT017
+            assert "contradicts what is committed" in error.message  # noqa: PT017
             assert differences(committed(place / "store"), expected) == ""
             return
         expected = build_reference(grown)

@@ -192,7 +192,7 @@ def _check(before: Sequence[Run], after: Sequence[Run]) -> None:
     ids = Counter(str(run.info.run["run_id"]) for run in (*before, *after))
     twice = [run for run in (*before, *after) if ids[str(run.info.run["run_id"])] > 1]
     if twice:
-        message = f"{twice[0].info.path} and {twice[1].info.path} hold the same run: a repetition is a run of its own."
+        message = f"{twice[0].info.path} and {twice[1].info.path} hold the same run. A repetition must be a new run."
         raise InvalidParameterError(message, "Give each recording once.")
     for run in (*before, *after):
         run.require_aligned("Runs are compared by one clock's time")
@@ -222,7 +222,7 @@ class _Same:
         if self.counts[0][port.name] != self.counts[1][port.name]:
             message = (
                 f"There are {self.counts[0][port.name]} operators {port.name!r} before and"
-                f" {self.counts[1][port.name]} after: which is which is not clear."
+                f" {self.counts[1][port.name]} after: it is not clear which belong together."
             )
             raise InvalidParameterError(message, "Give addresses before and after: `--map 0.4=0.5`.")
         return _numbers(run)[port]

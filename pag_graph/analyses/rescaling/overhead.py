@@ -73,7 +73,8 @@ def overhead(base: Sequence[Run], fork: Sequence[Run]) -> Overhead:
     if not base or not fork:
         message = "There is no run on one of the sides."
         raise InvalidParameterError(
-            message, "pag rescale-overhead base1.pag base2.pag --fork fork1.pag --fork fork2.pag"
+            message,
+            "pag rescale-overhead b1.pag b2.pag b3.pag b4.pag --fork f1.pag --fork f2.pag --fork f3.pag --fork f4.pag",
         )
     for run in (*base, *fork):
         run.require_aligned("Rounds are compared by aligned clocks")

@@ -331,6 +331,6 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
         raise InvalidParameterError(message, "Times count from the run's origin; `--first` is that of epoch 0.")
     made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks, births), epochs))
     if setting.weight == "records" and any(count is None for count in made._records):  # noqa: SLF001  (its maker)
-        message = f"{run.info.path} does not tell how many records each epoch had, so none can weigh by them."
+        message = f"{run.info.path} does not tell how many records each epoch had, so percentiles cannot count records."
         raise UnsupportedPlanError(message, "Leave out `--weight records`.")
     return made

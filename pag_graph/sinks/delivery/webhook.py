@@ -53,7 +53,7 @@ def check_address(url: str) -> str:
         return url
     if parts.scheme == "http" and is_loopback(host):
         return url
-    message = f"Alerts cannot be sent to {url}: only https, or http on this machine, keeps them from others."
+    message = f"Alerts cannot be sent to {url}: use https, or http on this machine, so that others cannot read them."
     raise InvalidParameterError(message, "Such as https://example.org/alerts, or http://127.0.0.1:8080/.")
 
 

@@ -108,7 +108,7 @@ def write_advice(driver: neo4j.Driver, run: Run, advice: Advice, state: AdviceSt
                 writer.write(load_query("load/trials").text, {"run": run_id, **runs})
             found = writer.write(load_query("load/advice").text, link)[0]["snapshots"]
     if not found:
-        message = f"No epoch of {window.name} is loaded, so nothing leads to the advice on it."
+        message = f"No epoch of {window.name} is loaded, so the advice cannot be attached to one."
         raise InvalidParameterError(message, f"Load one: pag neo4j load {run.info.path}")
     return nodes.height + len(trials)
 

@@ -135,7 +135,7 @@ def load_bulk(
     folder = server_home.home_folder(home)
     there = folder / "data" / "databases" / "neo4j"
     if there.exists() and not overwrite and not server_home.is_half_imported(folder):
-        message = f"The server in {folder} has a database already; an import makes it anew, and all in it is lost."
+        message = f"The server in {folder} already has a database; an import replaces it, and all its data is lost."
         raise Neo4jError(message, "Load without --bulk, or give --overwrite.", {"home": str(folder)})
     if server.status(folder).running:
         message = f"The Neo4j server in {folder} runs; an import needs it stopped."

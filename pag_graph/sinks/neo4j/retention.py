@@ -72,7 +72,7 @@ class KeepDetail(NamedTuple):
             steps.append((Detail(name), int(count) if number else None))
         order = [(-list(Detail).index(detail), float("inf") if count is None else count) for detail, count in steps]
         if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(order)):
-            message = f"{text!r} does not go from much detail of few epochs to little detail of many."
+            message = f"{text!r} must go from much detail for few epochs to little detail for many."
             raise InvalidParameterError(message, "Such as full:20,critical:200,waits:2000,summary:all.")
         return cls(tuple(steps))
 

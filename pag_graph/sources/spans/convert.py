@@ -127,7 +127,7 @@ def write_requests(
     Memory holds a part of the spans, and of their events those of some requests that follow each other.
     """
     if not len(chosen):
-        message = "No request takes any time, or every one lacks its root: there is no path to be found."
+        message = "No request takes any time, or the root of every request is missing, so there is no path."
         raise TraceFormatError(message, "Give the files with the roots as well.", {"requests": rows.height})
     check_size(len(chosen), 1)
     wanted = rows[chosen]

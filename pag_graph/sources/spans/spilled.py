@@ -181,7 +181,7 @@ class Spill:
             raise self._refused(error) from error
 
     def _refused(self, error: OSError) -> StoreError:
-        message = f"{self._folder.name} cannot hold the spans that memory is not to hold: {error}."
+        message = f"{self._folder.name} cannot hold the spans that do not fit in memory: {error}."
         return StoreError(message, "Set TMPDIR to a folder with room: about 150 bytes per span.")
 
 

@@ -26,5 +26,5 @@ def enough_memory(log: LogFiles) -> Iterator[None]:
         yield
     except MemoryError as error:
         message = f"{log.name} needs more memory than there is."
-        hint = "Ask where there is more: it grows with tasks, stages and plans, and takes lines of up to 64 MiB."
+        hint = "Run it with more memory. It grows with tasks, stages and plans, and with lines of up to 64 MiB."
         raise TraceFormatError(message, hint, {"file": log.name}) from error

@@ -67,7 +67,7 @@ def fetch_logs(address: str, folder: Path, *, bounds: Bounds | None = None) -> P
     shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
     if parts.password or parts.fragment or not {name for name, _ in parse_qsl(parts.query)} <= _PARAMETERS:
         message = f"The address {shown} holds a password, or parameters other than {', '.join(sorted(_PARAMETERS))}."
-        raise InvalidParameterError(message, "Say who you are by the store's own environment variables.", {})
+        raise InvalidParameterError(message, "Give credentials by the store's own environment variables.", {})
     scheme = _SAME_AS.get(parts.scheme, parts.scheme)
     try:
         store, root = fs.FileSystem.from_uri(address.replace(f"{parts.scheme}://", f"{scheme}://", 1))

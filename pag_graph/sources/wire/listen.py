@@ -125,8 +125,8 @@ class Listener:
     async def _greet(self, stream: SocketStream, received: BufferedByteReceiveStream) -> Hello:
         """Find out who it is, and that he may."""
         if self._strangers >= STRANGERS:
-            message = "Too many are about to say who they are."
-            raise StoreError(message, "Come again later.")
+            message = "Too many recorders are connecting at once."
+            raise StoreError(message, "Try again later.")
         self._strangers += 1
         try:
             nonce = secrets.token_bytes(frames.NONCE_BYTES)
@@ -136,7 +136,7 @@ class Listener:
         finally:
             self._strangers -= 1
         if kind is not Kind.HELLO or not frames.knows(self._token, nonce, body):
-            message = "Somebody came who does not know the token."
+            message = "A recorder connected without the right token."
             raise InvalidParameterError(message, _DIGEST_HINT)
         return Hello.of(body[frames.MAC_BYTES :])
 
@@ -222,7 +222,7 @@ def listening(
     """
     host, port = frames.place_of(address)
     if not is_loopback(host):
-        message = f"Whoever reaches {host} could read and forge what recorders send: frames are not encrypted."
+        message = f"Everybody who can reach {host} could read and forge what recorders send: frames are not encrypted."
         hint = "Listen on 127.0.0.1, and let other machines come through a tunnel, such as ssh -R 7070:127.0.0.1:7070."
         raise InvalidParameterError(message, hint)
     spool = Spool(root)

@@ -128,8 +128,8 @@ class Sender:
             raise self.refused
         if not done:
             host, port = self._place
-            message = f"The follower at {host}:{port} has taken nothing for {timeout_s:g} s, and lacks a part."
-            raise SinkError(message, "Send it again when it listens: it takes what it lacks.")
+            message = f"The follower at {host}:{port} accepted nothing for {timeout_s:g} s, and lacks a part."
+            raise SinkError(message, "Send it again when the follower listens: it accepts what is missing.")
 
     def close(self) -> None:
         """Send nothing more."""

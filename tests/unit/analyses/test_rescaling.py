@@ -294,7 +294,7 @@ def test_a_bootstrap_without_a_spawn_is_refused(tmp_path: Path) -> None:
 
 
 def test_numbers_that_make_no_sense_are_refused(pag: Pag, tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameterError, match="takes both"):
+    with pytest.raises(InvalidParameterError, match="need both"):
         api.rescale(pag, period_ns=5)
     with pytest.raises(InvalidParameterError, match="period"):
         api.rescale(pag, period_ns=0, first_ns=0)

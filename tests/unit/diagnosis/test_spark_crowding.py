@@ -127,4 +127,4 @@ def test_the_command_says_so() -> None:
     assert rows[2]["predicted_ns"] is None
     assert rows[2]["predicted_low_ns"] < rows[2]["predicted_high_ns"]
     result = CliRunner().invoke(app, ["spark", log, "--calibrate", str(LOGS)])
-    assert "one is to tell what sharing processors costs" in str(result.exception)
+    assert "--calibrate takes exactly one" in str(result.exception)

@@ -234,7 +234,7 @@ def test_who_does_not_know_of_queries_does_not_leave_them_behind(tmp_path: Path)
 
 def test_runs_whose_workers_may_be_anything_refuse_comparisons(tmp_path: Path) -> None:
     trace = replace(skewed_rounds(2, ()), rules=RuleSet.STATED).write(tmp_path / "trace")
-    with pytest.raises(UnsupportedPlanError, match="only all of it tells"):
+    with pytest.raises(UnsupportedPlanError, match="only the whole run shows"):
         api.build(trace, tmp_path / "store", engine="local", queries=["skew"])
     assert not (tmp_path / "store").exists()
 

@@ -174,7 +174,7 @@ def test_other_formats_have_no_texts_to_keep(run_pag: Command, tmp_path: Path) -
     (tmp_path / "activities.csv").write_text("worker,activity,start,end\n0,processing,0,10\n")
     code, _, error = run_pag("convert", tmp_path, tmp_path / "trace", "--keep-texts")
     assert code == 2
-    assert "no texts to be kept" in " ".join(error.split())
+    assert "has no texts that would be left out" in " ".join(error.split())
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_whoever_does_not_know_the_token_is_refused(source: Trace, spool: tuple[
     assert not list((root / "events").iterdir())
     assert [path.name for path in (root / "received").iterdir()] == ["lock"]
     with (
-        pytest.raises(SinkError, match="does not know the token"),
+        pytest.raises(SinkError, match="without the right token"),
         sender(port, source, "wrong wrong wrong") as sending,
     ):
         sending.finish({0: 0}, finished=False)
@@ -332,9 +332,9 @@ def test_addresses() -> None:
 
 def test_a_token_that_others_may_read_is_refused(tmp_path: Path, source: Trace, token_file: Path) -> None:
     token_file.chmod(0o644)
-    with pytest.raises(InvalidParameterError, match="Others may read"):
+    with pytest.raises(InvalidParameterError, match="Other users can read"):
         api.follow(tmp_path / "spool", tmp_path / "store", listen=ANY, token_file=token_file)
-    with pytest.raises(InvalidParameterError, match="Others may read"):
+    with pytest.raises(InvalidParameterError, match="Other users can read"):
         replay(source.path, "tcp://127.0.0.1:9", token_file=token_file)
     with pytest.raises(InvalidParameterError, match="token"):
         replay(source.path, "tcp://127.0.0.1:9")

@@ -145,7 +145,7 @@ def test_an_append_does_not_change_what_is_committed(tmp_path: Path, first: str,
     before.write(tmp_path / "before")
     after.write(tmp_path / "after")
     build(tmp_path, "before")
-    with pytest.raises(StoreConflictError, match=r"another story of epochs \[0") as caught:
+    with pytest.raises(StoreConflictError, match=r"contradicts what is committed about epochs \[0") as caught:
         build(tmp_path, "after", "append")
     assert caught.value.hint
     assert holds(tmp_path, before)
@@ -159,7 +159,7 @@ def test_ends_of_epochs_that_turn_up_later_are_another_story(tmp_path: Path) -> 
     draw("0 start 1 | 2 stop 1").write(tmp_path / "before")
     draw("0 start 1 | 2 stop 1 | ~1 9 end").write(tmp_path / "after")
     build(tmp_path, "before")
-    with pytest.raises(StoreConflictError, match="another story"):
+    with pytest.raises(StoreConflictError, match="contradicts what is committed"):
         build(tmp_path, "after", "append")
 
 

@@ -88,7 +88,7 @@ def test_a_token_is_in_a_file_of_ones_own(tmp_path: Path) -> None:
         access.read_token(file)
     file.write_text("0123456789abcdef\n", encoding="utf-8")
     file.chmod(0o644)
-    with pytest.raises(InvalidParameterError, match="Others may read"):
+    with pytest.raises(InvalidParameterError, match="Other users can read"):
         access.read_token(file)
     file.chmod(0o600)
     assert access.read_token(file) == "0123456789abcdef"
