@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 
+_FEW = 16
+"""Fewer spans of one depth than this are numbered one by one: a column takes longer to be begun."""
+
+
 class CallPath(NamedTuple):
     """An operation below others, from a root down."""
 
@@ -79,6 +83,11 @@ class _Tree:
         place = np.full(len(parent), -1, np.int64)
         by_depth = spans[np.argsort(depth[spans], kind="stable")]
         for level in np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1):
+            if len(level) < _FEW:
+                for span in level.tolist():
+                    outer = int(place[parent[span]]) if parent[span] >= 0 else -1
+                    place[span] = self._number(int(depth[span]), outer, int(operation[span]))
+                continue
             above = np.where(parent[level] >= 0, place[parent[level]], -1)
             # One number per pair is several times as fast to tell apart as two.
             codes = (above + 1) * len(requests.table.operations) + operation[level]
