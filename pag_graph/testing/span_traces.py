@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 US = 1_000
 _BEGIN_NS = 1_700_000_000_000_000_000
 _NEST = 3
-_KINDS = ("internal", "client", "server", "producer", "consumer")
+_KINDS = ("internal", "server", "client", "producer", "consumer")
+"""By number in OTLP, which is one more."""
 
 
 class Section(NamedTuple):

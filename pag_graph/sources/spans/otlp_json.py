@@ -237,7 +237,7 @@ def _stated(attributes: Any, rows: SpanRows) -> tuple[int, int]:
     for attribute in attributes if type(attributes) is list else ():
         key = attribute.get("key") if type(attribute) is dict else None
         if key == "thread.id":
-            thread = rows.threads.code(stated) if (stated := _value(attribute)) else NO_THREAD
+            thread = rows.threads.code(stated) if (stated := _value(attribute)) else thread
         elif key in _DATABASE and isinstance(attribute.get("value"), dict) and attribute["value"]:
             flags |= DATABASE
     return thread, flags
@@ -273,6 +273,8 @@ def _attributes(stated: Any) -> dict[str, str]:
 def _value(attribute: dict[str, Any]) -> str:
     """Return the value of an attribute as text; empty for what is no text or number."""
     value = attribute.get("value")
+    if isinstance(value, dict) and "bytesValue" in value:
+        return ""
     for stated in value.values() if isinstance(value, dict) else ():
         return stated if type(stated) is str else text(stated)
     return ""

@@ -43,6 +43,7 @@ _TRACE, _ID, _PARENT, _NAME, _KIND, _START, _END, _ATTRIBUTES, _LINKS, _STATUS =
 _TEXT, _WHOLE = 1, 3
 """Of a value: as text, as a whole number."""
 _WANTED = (b"thread.id", b"db.system", b"db.system.name")
+_ABSENT = -(1 << 63)
 _PREFIX = 4
 _LONGEST_ID = 16
 
@@ -189,11 +190,11 @@ def _attributes(
     named = [(index, key) for index, key in named if wanted is None or key in wanted]
     index = np.array([index for index, _ in named], np.int64)
     stated = _Level(data, _Ranges(index, values.begin[index], values.end[index]))
-    texts, whole = stated.bytes_of(_TEXT), stated.number(_WHOLE, VARINT)
+    texts, whole = stated.bytes_of(_TEXT), stated.number(_WHOLE, VARINT, _ABSENT)
     attributes = []
     for place, (pair, key) in enumerate(named):
         as_text = _text(content[texts.begin[place] : texts.end[place]])
-        attributes.append((pair, key, as_text or (str(whole[place]) if whole[place] else "")))
+        attributes.append((pair, key, as_text or (str(whole[place]) if whole[place] != _ABSENT else "")))
     return attributes
 
 
@@ -219,18 +220,20 @@ def _add(content: bytes, spans: _Level, of_process: tuple[I64, list[str], I64], 
         span = pairs.owner[pair]
         if key != b"thread.id":
             flags[span] |= DATABASE
-        elif value:
+        elif value and good[span]:
             threads[span] = rows.threads.code(value)
     kinds = spans.number(_KIND, VARINT) - 1
     kinds[(kinds < 0) | (kinds >= len(KINDS))] = INTERNAL
     texts: dict[bytes, str] = {}
     operations = []
-    for begin, until, group in zip(names.begin.tolist(), names.end.tolist(), owner.tolist(), strict=True):
+    named = (names.begin[kept], names.end[kept], owner[kept])
+    for begin, until, group in zip(*(column.tolist() for column in named), strict=True):
         name = content[begin:until]
         if name not in texts:
             texts[name] = _text(name)
         operations.append(rows.operations.code(Operation(services[group], texts[name])))
-    trace_codes = np.array([rows.traces.code(trace) if trace else 0 for trace in traces], np.int64)
+    codes = [rows.traces.code(trace) if sound else 0 for trace, sound in zip(traces, good.tolist(), strict=True)]
+    trace_codes = np.array(codes, np.int64)
     parents = _hex(content, spans.bytes_of(_PARENT))
     references = _references(content, spans, (trace_codes, parents, good), rows)
     rows.add_columns(
@@ -241,7 +244,7 @@ def _add(content: bytes, spans: _Level, of_process: tuple[I64, list[str], I64], 
             "start": start[kept],
             "end": np.where(short, start, end)[kept],
             "process": processes[kept],
-            "operation": np.array(operations, np.int64)[kept],
+            "operation": np.array(operations, np.int64),
             "thread": threads[kept],
             "flags": flags[kept],
         },

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-INTERNAL, CLIENT, SERVER, PRODUCER, CONSUMER = range(5)
+INTERNAL, SERVER, CLIENT, PRODUCER, CONSUMER = range(5)
 """Kinds of spans, in the order of OTLP, whose numbers are one more."""
-KINDS: Final = {"internal": INTERNAL, "client": CLIENT, "server": SERVER, "producer": PRODUCER, "consumer": CONSUMER}
+KINDS: Final = {"internal": INTERNAL, "server": SERVER, "client": CLIENT, "producer": PRODUCER, "consumer": CONSUMER}
 CHILD_OF, FOLLOWS_FROM, LINK = range(3)
 """Kinds of references from a span to another one."""
 ERROR, DATABASE, SHARED, NO_DURATION = 1, 2, 4, 8

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pag_graph.sources.spans import otlp_json, zipkin_json
-from pag_graph.sources.spans.table import SpanRows
+from pag_graph.sources.spans import otlp_json, otlp_protobuf, zipkin_json
+from pag_graph.sources.spans.table import KINDS, SpanRows
 from pag_graph.testing.span_traces import otlp, simulate, zipkin
 from tests.support.mutated import mutate_value, tries
 
@@ -141,3 +141,27 @@ def test_odd_spans(name: str, case: str, monkeypatch: pytest.MonkeyPatch, *, eve
     for span in spans_of(name, record)[slice(None) if every else slice(3, 4)]:
         change(span)
     assert content(form, record) == one_by_one(form, record, monkeypatch)
+
+
+# As `opentelemetry/proto/trace/v1/trace.proto` numbers them.
+NUMBERS = {0: "internal", 1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer", 6: "internal"}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("count", [1, 20])
+def test_kinds_of_otlp_have_the_numbers_of_its_schema(number: int, count: int) -> None:
+    times = {"startTimeUnixNano": "5", "endTimeUnixNano": "7"}
+    spans = [
+        {"traceId": "a" * 32, "spanId": f"{place + 1:016x}", "name": "n", "kind": number, **times}
+        for place in range(count)
+    ]
+    text, binary = SpanRows(), SpanRows()
+    otlp_json.read({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, text)
+    span = b"\x0a\x10" + b"a" * 16 + b"\x12\x08" + b"b" * 8 + bytes([0x30, number])
+    span += b"\x39" + (5).to_bytes(8, "little") + b"\x41" + (7).to_bytes(8, "little")
+    scope = b"\x12" + bytes([len(span)]) + span
+    group = b"\x12" + bytes([len(scope)]) + scope
+    otlp_protobuf.read(b"\x0a" + bytes([len(group)]) + group, binary)
+    for rows in (text, binary):
+        (whole,) = rows.parts(otlp_json.FORMAT, otlp_json.TICK_NS, []).tables
+        assert set(whole().spans["kind"]) == {KINDS[NUMBERS[number]]}
