@@ -134,7 +134,7 @@ def _add_together(spans: list[Any], places: list[Place], rows: SpanRows) -> bool
     start, end = (_whole(column) for column in times)
     if start is None or end is None or (start > end).any() or int((end - start).max()) > LONGEST_NS:
         return False
-    number, trace = (list(map(str.lower, ids)) for ids in (number, trace))
+    number, trace = (tuple(map(str.lower, ids)) for ids in (number, trace))
     thread, flags = _stated_together(spans, rows)
     for row, status in enumerate(statuses):
         if status and isinstance(status, dict) and status.get("code") in _FAILED:
