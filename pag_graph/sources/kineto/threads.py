@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pag_graph.kernels.compiling import read_only
-from pag_graph.kernels.nesting import fit, nest
+from pag_graph.kernels.nesting import depths, fit, nest
 from pag_graph.model.enums import ActivityType
 from pag_graph.sources.kineto import operators as classes
 from pag_graph.sources.kineto.host_collectives import ON_HOST, write_host_collectives
@@ -18,7 +19,7 @@ from pag_graph.sources.kineto.rank_log import ANNOTATION, CALL, COPY, FILL, OP, 
 from pag_graph.sources.kineto.spans import AUTOGRAD, FLOW, SYNCHRONISATION, type_code
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -271,7 +272,13 @@ def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: Inte
     if main is None:
         return
     top = inside.parent < 0
-    begins = np.sort(inside.begin[inside.worker == main])
+    of_main = inside.worker == main
+    # Who calls the engine runs the functions of its own device meanwhile: they are part of the pass.
+    functions = of_main & _is_backward(rank.log.names)[rank.log.name[inside.row]]
+    _, within = depths(inside.parent, functions)
+    begins = np.sort(inside.begin[of_main & ~functions & ~within])
+    places = np.flatnonzero(functions & ~within)
+    own_work = list(zip(inside.begin[places].tolist(), inside.end[places].tolist(), strict=True))
     passes: list[tuple[int, int, int]] = []
     for worker in rank.thread_workers.values():
         if worker != main:
@@ -281,15 +288,39 @@ def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: Inte
     for together, stated in _waited_passes(rank, inside, passes):
         begin, _, first = min(together)
         end, last = max((end, worker) for _, end, worker in together)
-        spans.span(main, begin, end, ActivityType.WAITING, number, inferred=not stated)
         spans.message(AUTOGRAD, main, begin, first, begin)
-        spans.message(AUTOGRAD, last, end, main, end)
+        for wait_begin, wait_end in _between(begin, end, own_work):
+            spans.span(main, wait_begin, wait_end, ActivityType.WAITING, number, inferred=not stated)
+            spans.message(AUTOGRAD, last, wait_end, main, wait_end)
         before = inside.end[top & (inside.worker == first) & (inside.end <= begin)]
         since = max(int(before.max()) if len(before) else rank.origin, rested.get(first, rank.origin))
         spans.span(first, since, begin, ActivityType.WAITING, inferred=True)
         for pass_begin, pass_end, worker in together:
             spans.span(worker, pass_begin, pass_end, ActivityType.BUSY, number, inferred=True)
             rested[worker] = pass_end
+
+
+def _is_backward(names: Sequence[str]) -> NDArray[np.bool_]:
+    """Say which names are those of what autograd runs."""
+    return np.array([bool(_BACKWARD.search(name)) for name in names], np.bool_)
+
+
+def _between(begin: int, end: int, work: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the stretches of some time that lie outside of work, which is by time.
+
+    Examples
+    --------
+    >>> _between(2, 20, [(0, 1), (5, 8), (12, 20), (30, 31)])
+    [(2, 5), (8, 12)]
+    """
+    stretches, free = [], begin
+    for work_begin, work_end in work[max(bisect_left(work, (begin, 0)) - 1, 0) :]:
+        if work_begin >= end:
+            break
+        if work_begin > free:
+            stretches.append((free, work_begin))
+        free = max(free, min(work_end, end))
+    return [*stretches, (free, end)] if free < end else stretches
 
 
 def _waited_passes(

@@ -291,6 +291,23 @@ def test_a_call_of_the_engine_waits_for_all_its_threads_and_else_two_at_once_say
     assert ends == ([90_000] if framed else [])
 
 
+def test_who_calls_autograd_runs_functions_of_its_own_and_waits_between_them(tmp_path: Path) -> None:
+    def event(name: str, tid: int, ts: int, dur: int, cat: str = "cpu_op") -> dict[str, Any]:
+        return {"cat": cat, "name": name, "tid": tid, "ts": ts, "dur": dur}
+
+    function = "autograd::engine::evaluate_function: "
+    events = [event("ProfilerStep#1", 1, 0, 120, "user_annotation"), event("aten::mul", 1, 1, 8)]
+    events += [event(f"{function}MulBackward0", 2, start, 18) for start in (20, 40, 70)]
+    events += [event(f"{function}torch::autograd::AccumulateGrad", 1, 50, 10), event("aten::add_", 1, 52, 5)]
+    events += [event("aten::add", 1, 101, 9)]
+    ((_, table),) = trace_of(tmp_path, events).events()
+    of_main = [row for row in table.to_pylist() if row["worker"] == 0]
+    waits = [row["t_ns"] for row in of_main if row["kind"] == "start" and row["activity"] == "waiting"]
+    assert waits == [20_000, 60_000]
+    assert [row["t_ns"] for row in of_main if row["kind"] == "receive"] == [50_000, 88_000]
+    assert [row["t_ns"] for row in of_main if row["kind"] == "send"] == [20_000]
+
+
 def test_messages_of_collectives_carry_the_bytes_of_their_tensors(tmp_path: Path) -> None:
     (first, _) = files = simulate(Job(ranks=2, steps=1, layers=1)).write(tmp_path)
     for file in files:
