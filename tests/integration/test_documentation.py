@@ -142,6 +142,7 @@ NOT_HERE = (
     NotHere("docs/scaling.md", "pag record", "compiles Rust for minutes; test_record.py runs it"),
     NotHere("docs/scaling.md", "pag build w1.trace", "builds what is not recorded"),
     NotHere("docs/spark-cores.md", "python -m bench", "measures for hours"),
+    NotHere("docs/spark-itself.md", "python -m bench", "runs Spark for minutes"),
     NotHere("docs/spark-truth.md", "python -m bench", "runs Spark for an hour"),
     NotHere("docs/spark.md", "pag spark one-core", "needs two logs of a program; test_spark_crowding.py has some"),
     NotHere("docs/spark.md", "pag mcp", "serves until its input ends; test_spark_assistant.py does"),
