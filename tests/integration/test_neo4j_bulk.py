@@ -94,7 +94,7 @@ def whole_import(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not again.epochs
         assert contents(driver) == imported
         assert loaded_anew(driver, run) == imported
-    with pytest.raises(Neo4jError, match="has a database already"):
+    with pytest.raises(Neo4jError, match="already has a database"):
         load_bulk(run, home)
     with pytest.raises(Neo4jError, match="runs; an import needs it stopped"):
         load_bulk(run, home, overwrite=True)
