@@ -89,8 +89,8 @@ def check_unchanged(kept: StoreInfo, begin: Saved, epochs: pa.Table, fingerprint
     changed = []
     for row in before:
         compared = set(row) - (counts if row is rows[-1] else set())
-        other = now.get(row["epoch"], {})
-        if any(other.get(name) != row[name] for name in compared):
+        row_now = now.get(row["epoch"], {})
+        if any(row_now.get(name) != row[name] for name in compared):
             changed.append(row["epoch"])
     if not changed and fingerprint != kept.run.get("closed_fingerprint"):
         changed = [row["epoch"] for row in before]

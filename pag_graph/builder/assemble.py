@@ -74,14 +74,14 @@ class Given:
     """The first epoch that some worker has not left; asked for where the run's end is built."""
 
 
-def assemble(plan: RunPlan, given: Given, read: SliceRows) -> GraphColumns:
+def assemble(plan: RunPlan, context: Given, read: SliceRows) -> GraphColumns:
     """Make the vertices and edges of a slice.
 
     Parameters
     ----------
     plan, read
         The build and the slice, as `settled` returns it.
-    given
+    context
         What is known besides.
 
     Returns
@@ -89,9 +89,9 @@ def assemble(plan: RunPlan, given: Given, read: SliceRows) -> GraphColumns:
     GraphColumns
         Vertices of the slice's events, edges that end at them, and findings about them.
     """
-    judged = _judged(plan, given, read)
+    judged = _judged(plan, context, read)
     parts = each(
-        lambda item: _worker_graph(plan, given, *item), list(zip(read.rows, read.surveys, judged, strict=True))
+        lambda item: _worker_graph(plan, context, *item), list(zip(read.rows, read.surveys, judged, strict=True))
     )
     dropped = {
         reason: count
@@ -105,25 +105,25 @@ def assemble(plan: RunPlan, given: Given, read: SliceRows) -> GraphColumns:
     )
 
 
-def _judged(plan: RunPlan, given: Given, read: SliceRows) -> list[Any]:
+def _judged(plan: RunPlan, context: Given, read: SliceRows) -> list[Any]:
     rules, setting = wait_rules(plan.rules), plan.setting
 
     def judge(item: tuple[WorkerRows, Survey]) -> Judged:
         rows, survey = item
-        judged: Judged = rules.judge(rows, survey, setting, given.workers.get(rows.worker, NOWHERE).activities)
+        judged: Judged = rules.judge(rows, survey, setting, context.workers.get(rows.worker, NOWHERE).activities)
         return judged
 
     return each(judge, list(zip(read.rows, read.surveys, strict=True)))
 
 
-def last_segments(plan: RunPlan, given: Given, read: SliceRows) -> dict[int, int]:
+def last_segments(plan: RunPlan, context: Given, read: SliceRows) -> dict[int, int]:
     """Return, per worker, the position of the vertex that starts the last segment that begins in a slice.
 
     Parameters
     ----------
     plan, read
         The build and the slice, as `settled` returns it.
-    given
+    context
         What is known besides, but for the segments.
 
     Returns
@@ -132,12 +132,12 @@ def last_segments(plan: RunPlan, given: Given, read: SliceRows) -> dict[int, int
         Workers whose open segment stays the one from before are absent.
     """
     segments = {}
-    for rows, survey, judged in zip(read.rows, read.surveys, _judged(plan, given, read), strict=True):
+    for rows, survey, judged in zip(read.rows, read.surveys, _judged(plan, context, read), strict=True):
         segment = int(judged.wait_pos[-1]) if len(judged.wait_pos) else -1
         if segment < 0 and rows.starts_run:
             kept = np.flatnonzero(survey.dropped == 0)
             first = VertexAt(2 * (rows.first_order + int(kept[0])), int(rows.t[kept[0]]), 0) if len(kept) else None
-            segment = first_position(first, born=given.lives.get(rows.worker, EVER).birth is not None)
+            segment = first_position(first, born=context.lives.get(rows.worker, EVER).birth is not None)
         if segment >= 0:
             segments[rows.worker] = segment
     return segments
@@ -145,7 +145,7 @@ def last_segments(plan: RunPlan, given: Given, read: SliceRows) -> dict[int, int
 
 def known_segments(part: Slice, scan: SliceScan, births: Mapping[int, Spawn]) -> dict[int, int] | None:
     """Return what `last_segments` returns, if the scan of the slice is enough to tell, else None."""
-    waits = {worker: found.wait for worker, found in scan.workers.items()}
+    waits = {worker: worker_scan.wait for worker, worker_scan in scan.workers.items()}
     if any(wait is None for wait in waits.values()):
         return None
     segments = {worker: wait for worker, wait in waits.items() if wait is not None and wait >= 0}
@@ -164,9 +164,9 @@ def first_position(first: VertexAt | None, *, born: bool) -> int:
 
 
 def _worker_graph(
-    plan: RunPlan, given: Given, rows: WorkerRows, survey: Survey, judged: Any
+    plan: RunPlan, context: Given, rows: WorkerRows, survey: Survey, judged: Any
 ) -> tuple[WorkerGraph, list[pa.Table]]:
-    state, life = given.workers.get(rows.worker, NOWHERE), given.lives.get(rows.worker, EVER)
+    state, life = context.workers.get(rows.worker, NOWHERE), context.lives.get(rows.worker, EVER)
     last = state.last or VertexAt(-1, 0, -1)
     before = Before(last.pos, last.t, state.segment, state.activities)
     lifetime = Lifetime(life.birth is not None, life.exit_ns is not None, plan.end_ns)
@@ -174,7 +174,7 @@ def _worker_graph(
     graph, trouble = _with_applications(rows, graph, state.applications)
     # The run's end moves while the run goes on: its vertices never belong to an epoch that is closed, whatever the
     # worker logged last. After the end of an epoch it is in the next one, though it logged nothing of it.
-    after = given.open_epoch
+    after = context.open_epoch
     if rows.rows:
         after = max(after, int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END))
     elif state.last_row is not None:
@@ -205,23 +205,23 @@ def _worker_graph(
 def _with_applications(rows: WorkerRows, graph: Graph, before: Stack) -> tuple[Graph, I8]:
     """Lay application activities over everything but waiting; return also what is wrong with each row."""
     marks = application_marks(rows)
-    at, starts, marked = marks
+    mark_rows, starts, marked = marks
     trouble = np.zeros(rows.rows, np.int8)
-    if not len(at) and not before:
+    if not len(mark_rows) and not before:
         return graph, trouble
     # States of earlier releases do not name the type.
     kinds = [activity.kind if activity.kind >= 0 else _APPLICATION for activity in before]
     outer = [activity.operator for activity in before], [activity.pos for activity in before], kinds
     innermost, _, wrong, _ = applications(starts, marked, np.array(outer[0], np.int64))
-    trouble[at[wrong > 0]] = wrong[wrong > 0]
+    trouble[mark_rows[wrong > 0]] = wrong[wrong > 0]
     pos, kind, operator, activation, records, flags = graph[1], *graph[4:]
     # An edge is inside what was open before the row that it ends at, or leads up to.
     row = np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)
-    inside = innermost[np.searchsorted(at, row, side="left")]
-    here = marked, 2 * (rows.first_order + at), application_types(rows, marks)[0]
-    number, position, types = opened(inside, here, outer, (-1, -1, -1))
+    inside = innermost[np.searchsorted(mark_rows, row, side="left")]
+    marks_here = marked, 2 * (rows.first_order + mark_rows), application_types(rows, marks)[0]
+    number, position, types = opened(inside, marks_here, outer, (-1, -1, -1))
     covered = (inside != -1) & (kind != _WAITING) & (kind != NO_EDGE)
-    # What the worker did while rows are missing nobody knows.
+    # Where rows are missing, what the worker did is unknown.
     crossing = np.searchsorted(row, rows.gaps)
     covered[crossing[crossing < len(row)]] = False
     return (
@@ -235,7 +235,7 @@ def _with_applications(rows: WorkerRows, graph: Graph, before: Stack) -> tuple[G
 
 
 def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages, I64, I64]:
-    """Make an edge per message from another worker that is read here: to the wait's end that it caused, or its read.
+    """Make an edge per message that this worker reads from another: to the end of the wait it ended, or to its read.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
     """
     columns = reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes, rows.arrived)
     read = reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch)
-    numbers, at, flags = edges_of_reads(
+    numbers, message_rows, flags = edges_of_reads(
         columns,
         read,
         reads.Waits(judged.ender, judged.arrival, judged.wait_pos, judged.wait_row, judged.alternatives),
@@ -264,14 +264,15 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
     )
     negative = (flags[:, 0] & int(EdgeFlags.NEGATIVE)) != 0
     traffic = sum_reads(columns, read, _types(plan, rows, rows.reads), rows.worker)
-    return Messages(numbers=numbers, kind=_types(plan, rows, at), flags=flags), at[negative], traffic
+    messages = Messages(numbers=numbers, kind=_types(plan, rows, message_rows), flags=flags)
+    return messages, message_rows[negative], traffic
 
 
-def _types(plan: RunPlan, rows: WorkerRows, at: NDArray[np.integer]) -> I8:
-    """Return the type of the message that each of some rows reads, as a place in `EDGE_TYPES`."""
-    kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
+def _types(plan: RunPlan, rows: WorkerRows, row_numbers: NDArray[np.integer]) -> I8:
+    """Return, per row in `row_numbers`, the type of the message that it reads: its position in `EDGE_TYPES`."""
+    kind = np.where(rows.kind[row_numbers] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
     if of(plan.rules).states_activities:
-        stated_type = rows.activity[at]
+        stated_type = rows.activity[row_numbers]
         kind = np.where(np.isin(stated_type, _MESSAGES), stated_type, kind).astype(np.int8)
     return kind
 

@@ -55,7 +55,7 @@ class Clock:
         return t + self.offset_ns + (shift if isinstance(t, np.ndarray) else int(shift))
 
     def own(self, t: int) -> int:
-        """Return about when the worker's own clock showed a time of the common one."""
+        """Convert a time of the common clock to the worker's own clock, in ns; rounded."""
         return round((t - self.offset_ns) / (1 + self.drift))
 
     def shifted(self, by_ns: int) -> Clock:
@@ -104,27 +104,36 @@ def messages_between_clocks(log: TraceLog, group: Mapping[int, int]) -> pl.DataF
         parts: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         for chunk in log.chunks.get(worker, ()):
             rows = read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, _COLUMNS, KINDS)
-            at = ends_between_clocks(rows["kind"], rows["peer"], of_worker, group[worker])
+            end_rows = ends_between_clocks(rows["kind"], rows["peer"], of_worker, group[worker])
             for name, part in parts.items():
-                part.append(rows[name][at])
-        none = {name: np.empty(0, np.int8 if name == "kind" else np.int64) for name in _COLUMNS}
-        found = {name: np.concatenate([none[name], *part]) for name, part in parts.items()}
-        t = found.pop("t_ns")
-        return MessageRows(worker=worker, first_order=1, epoch=t, t=t, **found)
+                part.append(rows[name][end_rows])
+        no_values = {name: np.empty(0, np.int8 if name == "kind" else np.int64) for name in _COLUMNS}
+        columns = {name: np.concatenate([no_values[name], *part]) for name, part in parts.items()}
+        t = columns.pop("t_ns")
+        return MessageRows(worker=worker, first_order=1, epoch=t, t=t, **columns)
 
     log = log.forward()
-    found = each(ends, list(group))
+    worker_messages = each(ends, list(group))
     # Of several sends with one key the first counts, as it does when the graph is built.
-    follow(found)
-    known = [mine.send_id >= 0 for mine in found]
+    follow(worker_messages)
+    has_send = [messages.send_id >= 0 for messages in worker_messages]
     columns = {
-        "sender": [mine.send_id[at] >> POSITION_BITS for mine, at in zip(found, known, strict=True)],
-        "receiver": [np.full(np.count_nonzero(at), mine.worker) for mine, at in zip(found, known, strict=True)],
-        "sent": [mine.sent[at] for mine, at in zip(found, known, strict=True)],
-        "read": [mine.t[mine.reads[at]] for mine, at in zip(found, known, strict=True)],
+        "sender": [
+            messages.send_id[reads_found] >> POSITION_BITS
+            for messages, reads_found in zip(worker_messages, has_send, strict=True)
+        ],
+        "receiver": [
+            np.full(np.count_nonzero(reads_found), messages.worker)
+            for messages, reads_found in zip(worker_messages, has_send, strict=True)
+        ],
+        "sent": [messages.sent[reads_found] for messages, reads_found in zip(worker_messages, has_send, strict=True)],
+        "read": [
+            messages.t[messages.reads[reads_found]]
+            for messages, reads_found in zip(worker_messages, has_send, strict=True)
+        ],
     }
-    none = np.empty(0, np.int64)
-    return pl.DataFrame({name: np.concatenate([none, *parts]) for name, parts in columns.items()})
+    no_values = np.empty(0, np.int64)
+    return pl.DataFrame({name: np.concatenate([no_values, *parts]) for name, parts in columns.items()})
 
 
 def estimate_clocks(
@@ -164,9 +173,9 @@ def estimate_clocks(
     sender, receiver = (messages[name].to_numpy() for name in ("sender", "receiver"))
     sent, read = messages["sent"].to_numpy() + shift[sender], messages["read"].to_numpy() + shift[receiver]
     a, b = clock_of[sender], clock_of[receiver]
-    most = _distances(a, b, read - sent, len(numbers))
-    low, high = -most[:, 0], most[0, :]
-    offset, exact = _middle(most, a, b, read - sent)
+    distances = _distances(a, b, read - sent, len(numbers))
+    low, high = -distances[:, 0], distances[0, :]
+    offset, exact = _middle(distances, a, b, read - sent)
     drift = np.zeros(len(numbers))
     if not exact:
         fitted = _with_drift(a, b, sent, read, len(numbers))
@@ -174,54 +183,54 @@ def estimate_clocks(
             offset, drift, low, high = fitted
     clocks, uncertainty = {}, {}
     for worker in workers:
-        at = index[worker]
+        clock_number = index[worker]
         # The drift was fitted on recorded time: o + (1 + r)(t + s) = t + (s + o + r s) + r t.
-        total = recorded[worker] + int(offset[at]) + round(float(drift[at]) * recorded[worker])
-        clocks[worker] = Clock(offset_ns=total, drift=float(drift[at]))
-        width = high[at] - low[at]
+        total = recorded[worker] + int(offset[clock_number]) + round(float(drift[clock_number]) * recorded[worker])
+        clocks[worker] = Clock(offset_ns=total, drift=float(drift[clock_number]))
+        width = high[clock_number] - low[clock_number]
         uncertainty[worker] = int(-(-width // 2)) if np.isfinite(width) and width >= 0 else None
     margin = None
     if len(sent):
         common_sent, common_read = (np.empty(len(sent), np.int64) for _ in range(2))
         for worker in workers:
-            mine = sender == worker
-            common_sent[mine] = clocks[worker].common(messages["sent"].to_numpy()[mine])
-            mine = receiver == worker
-            common_read[mine] = clocks[worker].common(messages["read"].to_numpy()[mine])
+            of_worker = sender == worker
+            common_sent[of_worker] = clocks[worker].common(messages["sent"].to_numpy()[of_worker])
+            of_worker = receiver == worker
+            common_read[of_worker] = clocks[worker].common(messages["read"].to_numpy()[of_worker])
         margin = int((common_read - common_sent).min())
     return ClockEstimate(clocks=clocks, uncertainty_ns=uncertainty, margin_ns=margin, messages=messages.height)
 
 
 def _distances(a: I64, b: I64, delay: I64, clocks: int) -> F64:
-    """Return, for each two clocks, the most that the second's offset may lie above the first's (closed over paths)."""
-    most = np.full((clocks, clocks), np.inf)
-    np.fill_diagonal(most, 0)
+    """Return, per pair of clocks, the upper bound (ns) of the second's offset minus the first's, over all paths."""
+    bounds = np.full((clocks, clocks), np.inf)
+    np.fill_diagonal(bounds, 0)
     # A message a -> b with delay d says o_a - o_b <= d.
-    np.minimum.at(most, (b, a), delay.astype(np.float64))
+    np.minimum.at(bounds, (b, a), delay.astype(np.float64))
     for middle in range(clocks):
-        np.minimum(most, most[:, middle, None] + most[None, middle, :], out=most)
-    return most
+        np.minimum(bounds, bounds[:, middle, None] + bounds[None, middle, :], out=bounds)
+    return bounds
 
 
-def _middle(most: F64, a: I64, b: I64, delay: I64) -> tuple[I64, bool]:
+def _middle(bounds: F64, a: I64, b: I64, delay: I64) -> tuple[I64, bool]:
     """Choose offsets clock by clock: the middle of what is allowed, given those already chosen.
 
     Returns the offsets and whether they satisfy every message.
     """
-    most = most.copy()
-    clocks = len(most)
+    bounds = bounds.copy()
+    clocks = len(bounds)
     offset = np.zeros(clocks, np.int64)
     for clock in range(1, clocks):
-        below, above = -most[clock, 0], most[0, clock]
-        if np.isfinite(below) and np.isfinite(above):
-            offset[clock] = int((below + above) // 2)
+        lower, upper = -bounds[clock, 0], bounds[0, clock]
+        if np.isfinite(lower) and np.isfinite(upper):
+            offset[clock] = int((lower + upper) // 2)
         else:
             # Bound from one side at most: as near to what was recorded as messages allow.
-            offset[clock] = int(min(max(0.0, below), above))
-        # What was chosen binds the rest: the clock now is at a known distance from the first, both ways.
+            offset[clock] = int(min(max(0.0, lower), upper))
+        # The choice binds the other clocks: this clock is now at a fixed distance from the first, in both directions.
         chosen = float(offset[clock])
         for src, dst, distance in ((0, clock, chosen), (clock, 0, -chosen)):
-            np.minimum(most, most[:, src, None] + distance + most[None, dst, :], out=most)
+            np.minimum(bounds, bounds[:, src, None] + distance + bounds[None, dst, :], out=bounds)
     return offset, bool((delay + offset[b] - offset[a] >= 0).all())
 
 
@@ -249,14 +258,14 @@ def _with_drift(a: I64, b: I64, sent: I64, read: I64, clocks: int) -> tuple[I64,
     order = np.lexsort((read, sent, pair))
     for part in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
         x, y = (sent[part] - zero).astype(np.float64), (read[part] - zero).astype(np.float64)
-        for at in lower_hull(x, y):
+        for corner in lower_hull(x, y):
             # Unknowns per clock but the first: offset in units of the span, drift; last the margin, all times in spans.
             row = [0.0] * (2 * clocks + 1)
-            for clock, t, sign in ((int(a[part[0]]), x[at] / span, 1.0), (int(b[part[0]]), y[at] / span, -1.0)):
+            for clock, t, sign in ((int(a[part[0]]), x[corner] / span, 1.0), (int(b[part[0]]), y[corner] / span, -1.0)):
                 row[2 * clock], row[2 * clock + 1] = sign, sign * t
             row[-1] = 1.0
             rows.append(row)
-            limits.append((y[at] - x[at]) / span)
+            limits.append((y[corner] - x[corner]) / span)
     matrix, limit = np.array(rows), np.array(limits)
     fixed = [(0.0, 0.0), (0.0, 0.0)]
     free = [(None, None), (-MAX_DRIFT, MAX_DRIFT)]
@@ -272,9 +281,9 @@ def _with_drift(a: I64, b: I64, sent: I64, read: I64, clocks: int) -> tuple[I64,
     for clock in range(1, clocks):
         middle = np.zeros(2 * clocks + 1)
         middle[2 * clock], middle[2 * clock + 1] = 1, 0.5
-        for sign, into, unbounded in ((1, low, -np.inf), (-1, high, np.inf)):
-            found = linprog(sign * middle, A_ub=matrix, b_ub=limit, bounds=[*box, (0.0, 0.0)], method="highs")
-            into[clock] = float(middle @ found.x) * span if found.success else unbounded
+        for sign, bounds_of_clocks, unbounded in ((1, low, -np.inf), (-1, high, np.inf)):
+            optimum = linprog(sign * middle, A_ub=matrix, b_ub=limit, bounds=[*box, (0.0, 0.0)], method="highs")
+            bounds_of_clocks[clock] = float(middle @ optimum.x) * span if optimum.success else unbounded
     # Drift counts from the first event; from the clock's own zero the offset is another.
     at_zero = np.rint(offsets - drifts * zero).astype(np.int64)
     return at_zero, drifts, low, high

@@ -120,7 +120,7 @@ def commit_finished(
     plan, built
         The build, and what there is to commit.
     begin
-        Where it began; without it nothing stays of what was there.
+        Where it began; without it, the commit replaces everything in the store.
     forced
         Findings about the choice of the rules.
     previous
@@ -156,22 +156,25 @@ def commit_finished(
     if keep and previous is not None and TRAFFIC not in previous.tables:
         discard(target, TRAFFIC, parts.pop(TRAFFIC))
     for name in ("findings", "epochs"):
-        written = write_part(target, name, provisional[name], provisional=True), write_part(target, name, final[name])
-        parts[name] = [part for part in written if part is not None]
+        written_parts = (
+            write_part(target, name, provisional[name], provisional=True),
+            write_part(target, name, final[name]),
+        )
+        parts[name] = [part for part in written_parts if part is not None]
     state = None
     if built.saved is not None:
-        known = built.saved(checksums, trace.meta.complete)
-        spilled = [file.name for file in known.state.sends.spilled.files]
-        state = write_state(target, known.content(), spilled)
-    gone = {} if not keep or previous is None or previous.removed is None else {REMOVED: previous.removed._asdict()}
+        saved_state = built.saved(checksums, trace.meta.complete)
+        spilled = [file.name for file in saved_state.state.sends.spilled.files]
+        state = write_state(target, saved_state.content(), spilled)
+    removal = {} if not keep or previous is None or previous.removed is None else {REMOVED: previous.removed._asdict()}
     run = {
         **plan.metadata(),
-        **gone,
+        **removal,
         "last_closed_epoch": built.last_closed,
         "last_answered_epoch": built.last_answered,
         "closed_fingerprint": built.fingerprint,
     }
-    same: About = {
+    about: About = {
         "run": {**run, FOLLOWED: True} if followed else run,
         "closed_epochs": built.closed_epochs,
         "dropped": built.dropped,
@@ -182,14 +185,15 @@ def commit_finished(
     }
     # A follower commits several times a second, before the files of the trace are whole.
     source = {"trace": str(trace.path.absolute()), "files": {} if followed else written_sums(trace.path), **work}
-    # Who derives compares files: what is swapped looks to him as it did.
-    live = derive(staged(target, parts, **same))
-    beside = {} if live is None else {name: list(files) for name, files in live.parts.items()}
-    return commit(target, parts, **same, state=state, live=live, swaps=swaps, source=source), {**parts, **beside}
+    # `derive` compares files, so it sees swapped files as they were before.
+    live = derive(staged(target, parts, **about))
+    derived_parts = {} if live is None else {name: list(files) for name, files in live.parts.items()}
+    committed = commit(target, parts, **about, state=state, live=live, swaps=swaps, source=source)
+    return committed, {**parts, **derived_parts}
 
 
 def commit_derived(kept: StoreInfo, derive: Derive, held: Held = None) -> StoreInfo | None:
-    """Commit a state once more, with what is derived from it; None where that is nothing new.
+    """Commit a state again, with what is derived from it; do nothing, and return None, if that is nothing new.
 
     Parameters
     ----------
@@ -205,21 +209,21 @@ def commit_derived(kept: StoreInfo, derive: Derive, held: Held = None) -> StoreI
     StoreInfo or None
         The new state; its graph is the same, down to the files.
     """
-    provisional, same = _provisional(kept, GROWING), _again(kept)
-    done = _last_of(kept) if kept.live is None else int(kept.live["answered"])
-    live = derive(staged(kept.path, provisional, **same), kept, done, only_new=True, held=held)
-    return None if live is None else commit(kept.path, provisional, **same, state=kept.state, live=live)
+    provisional, about = _provisional(kept, GROWING), _about_same_graph(kept)
+    last_answered = _last_of(kept) if kept.live is None else int(kept.live["answered"])
+    live = derive(staged(kept.path, provisional, **about), kept, last_answered, only_new=True, held=held)
+    return None if live is None else commit(kept.path, provisional, **about, state=kept.state, live=live)
 
 
-def commit_removal(kept: StoreInfo, gone: Removal) -> StoreInfo:
-    """Commit a state once more, without what is to be removed of it.
+def commit_removal(kept: StoreInfo, removal: Removal) -> StoreInfo:
+    """Commit a state again, without the rows that are to be removed.
 
     Parameters
     ----------
     kept
         The latest state of a store.
-    gone
-        What goes, and what was written in its place.
+    removal
+        Which files go, and which files take their place.
 
     Returns
     -------
@@ -236,21 +240,21 @@ def commit_removal(kept: StoreInfo, gone: Removal) -> StoreInfo:
     live = None
     if kept.live is not None:
         live = Live(parts=_provisional(kept, LIVE_TABLES), content=kept.live, kept=kept)
-    same = _again(kept)
-    same["run"] = {**kept.run, REMOVED: gone.removed._asdict()}
-    same["unchanged"] = set(same["unchanged"]) - set(gone.swaps)
+    about = _about_same_graph(kept)
+    about["run"] = {**kept.run, REMOVED: removal.removed._asdict()}
+    about["unchanged"] = set(about["unchanged"]) - set(removal.swaps)
     parts = _provisional(kept, GROWING)
-    for name, swap in gone.swaps.items():
+    for name, swap in removal.swaps.items():
         parts[name] = [part for part in parts.get(name, ()) if part not in swap.gone]
-    return commit(kept.path, parts, **same, state=kept.state, live=live, swaps=gone.swaps)
+    return commit(kept.path, parts, **about, state=kept.state, live=live, swaps=removal.swaps)
 
 
 def _provisional(kept: StoreInfo, tables: Iterable[str]) -> dict[str, list[PartFile]]:
     return {name: [part for part in kept.parts(name) if part.provisional] for name in tables}
 
 
-def _again(kept: StoreInfo) -> About:
-    """Return what a commit says of itself whose graph is that of the state before it."""
+def _about_same_graph(kept: StoreInfo) -> About:
+    """Return what a commit says of itself if its graph is the one of the state before it."""
     return {
         "run": kept.run,
         "closed_epochs": kept.closed_epochs,

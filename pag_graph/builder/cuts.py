@@ -70,23 +70,23 @@ def cut_by_time(
     """
     instants = _instants(log, clocks, slice_events, start)
     silent = tail and not all(log.rows_of(worker) for worker in clocks)
-    known = _logged_by_all(log, clocks) if tail and not silent else 0
+    logged_until = _logged_by_all(log, clocks) if tail and not silent else 0
 
     def cuts(worker: int) -> list[int]:
         begin, end = start[worker], log.rows_of(worker)
         if not (instants or tail):
             return [begin, end]
-        places: _Places
+        cut_rows: _CutRows
         if pauses is None:
-            wanted = rules.safe_cut(lambda: worker in parks or first_row(log, worker, begin, _is_park) < end)
-            places = _Wanted(log, worker, begin, wanted)
+            may_cut = rules.safe_cut(lambda: worker in parks or first_row(log, worker, begin, _is_park) < end)
+            cut_rows = _SearchedRows(log, worker, begin, may_cut)
         else:
-            places = _Known(log, worker, begin, pauses(log, worker))
-        rows = [places.first(max(_row_at(log, worker, clocks[worker].own(t)), begin)) for t in instants]
+            cut_rows = _ListedRows(log, worker, begin, pauses(log, worker))
+        rows = [cut_rows.first(max(_row_at(log, worker, clocks[worker].own(t)), begin)) for t in instants]
         if tail:
             # Before every worker has logged something, nobody knows the run's origin.
-            bound = 0 if silent else _row_at(log, worker, clocks[worker].own(known) + 1)
-            last = begin if silent else places.last(bound)
+            bound = 0 if silent else _row_at(log, worker, clocks[worker].own(logged_until) + 1)
+            last = begin if silent else cut_rows.last(bound)
             rows = [*(min(row, last) for row in rows), last]
         return list(accumulate([begin, *rows, end], max))
 
@@ -94,7 +94,7 @@ def cut_by_time(
     return _slices(dict(zip(workers, each(cuts, workers), strict=True)), tail=tail)
 
 
-class _Places(Protocol):
+class _CutRows(Protocol):
     """Where a worker may be cut."""
 
     def first(self, row: int) -> int:
@@ -106,7 +106,7 @@ class _Places(Protocol):
         ...
 
 
-class _Wanted(NamedTuple):
+class _SearchedRows(NamedTuple):
     """Places that the rows around them tell."""
 
     log: TraceLog
@@ -121,7 +121,7 @@ class _Wanted(NamedTuple):
         return _last_row(self.log, self.worker, self.begin, bound, self.wanted)
 
 
-class _Known(NamedTuple):
+class _ListedRows(NamedTuple):
     """Places that were looked for."""
 
     log: TraceLog
@@ -130,8 +130,8 @@ class _Known(NamedTuple):
     places: I64
 
     def first(self, row: int) -> int:
-        behind = self.places[np.searchsorted(self.places, row) :]
-        return int(behind[0]) if len(behind) else self.log.rows_of(self.worker)
+        later = self.places[np.searchsorted(self.places, row) :]
+        return int(later[0]) if len(later) else self.log.rows_of(self.worker)
 
     def last(self, bound: int) -> int:
         rows = self.log.rows_of(self.worker)
@@ -143,21 +143,21 @@ class _Known(NamedTuple):
 
 def _slices(cuts: Mapping[int, list[int]], *, tail: bool) -> list[Ranges]:
     count = len(next(iter(cuts.values()))) - 1
-    made = ({w: (c[i], c[i + 1]) for w, c in cuts.items() if c[i] < c[i + 1]} for i in range(count - tail))
-    slices = [ranges for ranges in made if ranges]
+    ranges_of_slices = ({w: (c[i], c[i + 1]) for w, c in cuts.items() if c[i] < c[i + 1]} for i in range(count - tail))
+    slices = [ranges for ranges in ranges_of_slices if ranges]
     last = {} if tail or not slices else slices.pop()
     # The run ends for every worker, also where its log has ended before.
     return [*slices, {w: last.get(w, (c[-2] if tail else c[-1], c[-1])) for w, c in cuts.items()}]
 
 
-def _even(events: int, slice_events: int) -> tuple[int, int]:
+def _even_slices(events: int, slice_events: int) -> tuple[int, int]:
     """Return how many slices so many events make, and how many events each has, about, if all have the same."""
     count = max(-(-events // slice_events), 1)
     return count, max(-(-events // count), 1)
 
 
 def _instants(log: TraceLog, clocks: Mapping[int, Clock], slice_events: int, start: Mapping[int, int]) -> list[int]:
-    count, slice_events = _even(sum(log.rows_of(w) - start[w] for w in clocks), slice_events)
+    count, slice_events = _even_slices(sum(log.rows_of(w) - start[w] for w in clocks), slice_events)
     if count <= 1:
         return []
     chunks = [(w, chunk) for w in clocks for chunk in log.chunks.get(w, ()) if chunk.first_row + chunk.rows > start[w]]
@@ -205,10 +205,10 @@ def ever_parks(log: TraceLog, worker: int) -> bool:
     return first_row(log, worker, 0, _is_park) < log.rows_of(worker)
 
 
-def first_row(log: TraceLog, worker: int, start: int, wanted: Wanted) -> int:
+def first_row(log: TraceLog, worker: int, start: int, is_wanted: Wanted) -> int:
     """Return the first row from `start` on that is wanted, or the number of the worker's rows.
 
-    `wanted` is asked with the kinds of the rows before, of the rows themselves, and of the rows after them.
+    `is_wanted` is asked with the kinds of the rows before, of the rows themselves, and of the rows after them.
     """
     # Kinds that were read and not yet asked for, with the row before them; the first is of row `first`.
     kinds, first = (_NONE, -1) if start == 0 else (_NONE[:0], start - 1)
@@ -217,16 +217,16 @@ def first_row(log: TraceLog, worker: int, start: int, wanted: Wanted) -> int:
         if low >= high:
             continue
         kinds = np.concatenate((kinds, read_columns(log, worker, low, high, ["kind"], KINDS)["kind"]))
-        hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
+        hits = np.flatnonzero(is_wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
         if len(hits):
             return first + 1 + int(hits[0])
         first, kinds = first + max(len(kinds) - 2, 0), kinds[-2:]
     kinds = np.concatenate((kinds, _NONE))
-    hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
+    hits = np.flatnonzero(is_wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
     return first + 1 + int(hits[0]) if len(hits) else log.rows_of(worker)
 
 
-def _last_row(log: TraceLog, worker: int, start: int, bound: int, wanted: Wanted) -> int:
+def _last_row(log: TraceLog, worker: int, start: int, bound: int, may_cut: Wanted) -> int:
     """Return the last row from `start` to `bound` where a log that goes on may be cut; its end, if the worker ended."""
     after = _NONE
     for chunk in reversed(log.chunks.get(worker, ())):
@@ -235,11 +235,11 @@ def _last_row(log: TraceLog, worker: int, start: int, bound: int, wanted: Wanted
             break
         before = max(low - 1, 0)
         kinds = read_columns(log, worker, before, high, ["kind"], KINDS)["kind"]
-        if high == log.rows_of(worker) <= bound and (kinds[-1] == EXIT or wanted(kinds[-1:], _NONE, _NONE)[0]):
+        if high == log.rows_of(worker) <= bound and (kinds[-1] == EXIT or may_cut(kinds[-1:], _NONE, _NONE)[0]):
             return high
         kinds = np.concatenate((kinds if low else np.concatenate((_NONE, kinds)), after))
         # A row that nothing follows yet is not known to be wanted.
-        hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
+        hits = np.flatnonzero(may_cut(kinds[:-2], kinds[1:-1], kinds[2:]))
         hits = hits[hits <= bound - low]
         if len(hits):
             return low + int(hits[-1])
@@ -265,7 +265,7 @@ def cut_by_epoch(log: TraceLog, workers: Sequence[int], slice_events: int) -> li
     sizes = np.zeros(len(epochs), np.int64)
     for values, rows in counts.values():
         np.add.at(sizes, np.searchsorted(epochs, values), rows)
-    group = (np.cumsum(sizes) - sizes) // _even(int(sizes.sum()), slice_events)[1]
+    group = (np.cumsum(sizes) - sizes) // _even_slices(int(sizes.sum()), slice_events)[1]
     cuts = {}
     for w, (values, rows) in counts.items():
         counted = np.zeros(int(group[-1]) + 1, np.int64)
@@ -277,9 +277,10 @@ def cut_by_epoch(log: TraceLog, workers: Sequence[int], slice_events: int) -> li
 
 def _epoch_counts(log: TraceLog, worker: int) -> tuple[I64, I64]:
     """Return the epochs of a worker and how many rows each has; an epoch may come up several times."""
-    found = [
+    epoch_runs = [
         runs(read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, ["epoch"], {})["epoch"])
         for chunk in log.chunks.get(worker, ())
     ]
-    none = np.empty(0, np.int64)
-    return np.concatenate([none, *(epoch for epoch, _ in found)]), np.concatenate([none, *(rows for _, rows in found)])
+    no_values = np.empty(0, np.int64)
+    epochs, counts = ([run[column] for run in epoch_runs] for column in range(2))
+    return np.concatenate([no_values, *epochs]), np.concatenate([no_values, *counts])

@@ -67,9 +67,9 @@ class EpochRows(NamedTuple):
             events=np.add.reduceat(rows.events, begins), entry_ns=np.minimum.reduceat(rows.entry_ns, begins)
         )
 
-    def where(self, wanted: NDArray[np.bool_] | NDArray[np.intp]) -> EpochRows:
+    def where(self, selection: NDArray[np.bool_] | NDArray[np.intp]) -> EpochRows:
         """Return some of the elements, or all of them in another order."""
-        return EpochRows(*(values[wanted] for values in self))
+        return EpochRows(*(values[selection] for values in self))
 
     def after(self, last: int) -> EpochRows:
         """Return those of later epochs than `last`."""
@@ -200,23 +200,23 @@ class _Ends(NamedTuple):
     end_pos: I64
     """When, by whom and where it was ended first; the position is `NEVER` where that is no vertex."""
 
-    def where(self, wanted: NDArray[np.bool_]) -> _Ends:
+    def where(self, mask: NDArray[np.bool_]) -> _Ends:
         """Return some of the epochs."""
-        return _Ends(*(values[wanted] for values in self))
+        return _Ends(*(values[mask] for values in self))
 
 
 def _ends(merged: EpochRows, *, end_ns: int, lives: Mapping[int, Life]) -> _Ends:
     """Return who ended each epoch first, and how many did or need not."""
     ended = merged.where(merged.end_ns != NEVER)
-    # Who did nothing more when the epoch ended did not close it.
+    # A worker that did nothing more when the epoch ended did not close it.
     rested = ended.work_ns < ended.end_ns
     ended = ended.where(np.lexsort((ended.worker, rested, ended.end_pos == NEVER, ended.end_ns, ended.epoch)))
     epoch, first, workers = np.unique(ended.epoch, return_index=True, return_counts=True)
     ends = _Ends(epoch, workers, ended.end_ns[first], ended.worker[first], ended.end_pos[first])
-    # Who was not born yet, or had gone, need not have ended an epoch.
+    # A worker that was not born yet, or had exited, need not have ended an epoch.
     for worker, life in lives.items():
-        gone = end_ns if life.exit_ns is None else life.exit_ns
-        absent = (ends.end_ns < life.begin_ns) | (ends.end_ns > gone)
+        exit_ns = end_ns if life.exit_ns is None else life.exit_ns
+        absent = (ends.end_ns < life.begin_ns) | (ends.end_ns > exit_ns)
         workers += absent & ~np.isin(epoch, ended.epoch[ended.worker == worker])
     return ends
 

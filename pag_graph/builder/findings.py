@@ -52,25 +52,29 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
     """Return findings about the rows of one worker, each with what the build made of it."""
     rows, survey, judged, applied, negative = remarks
     warning = Severity.WARNING
-    stop, other = (np.flatnonzero(judged.trouble == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
-    found = [
-        Remark("stop_without_start", warning, "ignored; the time before it has the type of what was open", stop),
-        Remark("stop_of_outer_activation", warning, "closed the activations inside it as well", other),
+    stray_stop, stop_of_outer = (np.flatnonzero(judged.trouble == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
+    remarks_of_worker = [
+        Remark("stop_without_start", warning, "ignored; the time before it has the type of what was open", stray_stop),
+        Remark("stop_of_outer_activation", warning, "closed the activations inside it as well", stop_of_outer),
     ]
     # Where rows are missing, no stop of what is open there will come.
-    never = np.flatnonzero(np.isin(judged.trouble, (CUT_BY_GAP, OPEN) if rows.ends_log else (CUT_BY_GAP,)))
-    found.append(Remark("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", never))
-    stop, other = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
-    found += [
-        Remark("application_stop_without_start", warning, "ignored", stop),
-        Remark("application_stop_of_outer", warning, "closed the application activities inside it as well", other),
+    not_stopped = np.flatnonzero(np.isin(judged.trouble, (CUT_BY_GAP, OPEN) if rows.ends_log else (CUT_BY_GAP,)))
+    remarks_of_worker.append(
+        Remark("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", not_stopped)
+    )
+    stray_stop, stop_of_outer = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
+    remarks_of_worker += [
+        Remark("application_stop_without_start", warning, "ignored", stray_stop),
+        Remark(
+            "application_stop_of_outer", warning, "closed the application activities inside it as well", stop_of_outer
+        ),
         Remark("application_of_other_type", warning, "typed application", _of_other_type(rows)),
         *wait_rules(plan.rules).extra_findings(rows, survey, judged),
     ]
     alive = rows.rows if rows.ends_log else rows.rows + 1
     early = np.flatnonzero(rows.kind[: max(alive - 1, 0)] == EXIT)
-    found.append(Remark("exit_before_last_event", warning, "ignored; the worker goes on", early))
-    tables = [_of_remark(plan, rows, remark) for remark in found if len(remark.rows)]
+    remarks_of_worker.append(Remark("exit_before_last_event", warning, "ignored; the worker goes on", early))
+    tables = [_of_remark(plan, rows, remark) for remark in remarks_of_worker if len(remark.rows)]
     if len(negative):
         transfer = rows.t[negative] - rows.sent[np.searchsorted(rows.reads, negative)]
         remark = Remark("negative_transfer", warning, "kept and flagged; it ends no wait", negative)
@@ -96,11 +100,11 @@ def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table,
     """
     back = [w for w, known in begin.workers.items() if known.exit_ns is not None and plan.log.rows_of(w) > known.rows]
 
-    def found(workers: list[int]) -> pa.Table:
+    def finding_of(workers: list[int]) -> pa.Table:
         if not workers:
             return no_findings()
-        known = [begin.workers[worker] for worker in workers]
-        rows = np.array([state.rows for state in known], np.int64)
+        states = [begin.workers[worker] for worker in workers]
+        rows = np.array([state.rows for state in states], np.int64)
         return findings(
             "exit_before_last_event",
             Severity.WARNING,
@@ -108,12 +112,12 @@ def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table,
             rows=len(workers),
             worker=workers,
             vertex=np.array(workers, np.int64) << POSITION_BITS | 2 * rows,
-            seq=[state.last_row.seq if state.last_row else 0 for state in known],
+            seq=[state.last_row.seq if state.last_row else 0 for state in states],
             file=plan.log.files_of(np.array(workers, np.int64), rows - 1),
         )
 
     decided = [worker for worker in back if now.worker(worker).rows > begin.workers[worker].rows]
-    return found(decided), found([worker for worker in back if worker not in decided])
+    return finding_of(decided), finding_of([worker for worker in back if worker not in decided])
 
 
 def _of_other_type(rows: WorkerRows) -> NDArray[np.int64]:
@@ -122,18 +126,18 @@ def _of_other_type(rows: WorkerRows) -> NDArray[np.int64]:
     return marks.row[marks.starts & application_types(rows, marks)[1]]
 
 
-def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **more: Any) -> pa.Table:
-    at = remark.rows
+def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **columns: Any) -> pa.Table:
+    row_numbers = remark.rows
     return findings(
         remark.name,
         remark.severity,
         remark.action,
-        rows=len(at),
+        rows=len(row_numbers),
         worker=rows.worker,
-        vertex=np.int64(rows.worker) << POSITION_BITS | 2 * (at + rows.first_order),
-        seq=rows.seq[at],
-        file=plan.log.files_of(rows.worker, at + rows.first_order - 1),
-        **more,
+        vertex=np.int64(rows.worker) << POSITION_BITS | 2 * (row_numbers + rows.first_order),
+        seq=rows.seq[row_numbers],
+        file=plan.log.files_of(rows.worker, row_numbers + rows.first_order - 1),
+        **columns,
     )
 
 
@@ -148,18 +152,20 @@ def never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, before: Worke
         stacks.append((activity, still_open(before.activities, survey.marks), to_the_end))
         stacks.append((application, still_open(before.applications, application_stack(rows)), to_the_end))
     result = []
-    for name, left, action in stacks:
-        if left:
+    for name, open_activities, action in stacks:
+        if open_activities:
             result.append(
                 findings(
                     name,
                     Severity.INFO,
                     action,
-                    rows=len(left),
+                    rows=len(open_activities),
                     worker=rows.worker,
-                    vertex=[rows.worker << POSITION_BITS | activity.pos for activity in left],
-                    seq=[activity.seq for activity in left],
-                    file=plan.log.files_of(rows.worker, np.array([activity.pos // 2 - 1 for activity in left])),
+                    vertex=[rows.worker << POSITION_BITS | activity.pos for activity in open_activities],
+                    seq=[activity.seq for activity in open_activities],
+                    file=plan.log.files_of(
+                        rows.worker, np.array([activity.pos // 2 - 1 for activity in open_activities])
+                    ),
                 )
             )
     return result
@@ -193,12 +199,12 @@ def without_receive(plan: RunPlan, sends: pl.DataFrame, lives: Mapping[int, Life
     had left.
     """
     if lives:
-        sends = sends.with_columns(missing=_due(sends, lives)).filter(pl.col("missing") > 0)
+        sends = sends.with_columns(missing=_missing_reads(sends, lives)).filter(pl.col("missing") > 0)
     if not sends.height:
         return []
     ids = sends["id"].to_numpy()
     worker, order = ids >> POSITION_BITS, (ids & MAX_POSITION) // 2
-    found = findings(
+    finding = findings(
         "send_without_receive",
         Severity.WARNING,
         "kept as an event; receivers that did not log it have no edge",
@@ -211,10 +217,10 @@ def without_receive(plan: RunPlan, sends: pl.DataFrame, lives: Mapping[int, Life
         limit=0,
         unit="messages",
     )
-    return [found]
+    return [finding]
 
 
-def _due(sends: pl.DataFrame, lives: Mapping[int, Life]) -> pl.Series:
+def _missing_reads(sends: pl.DataFrame, lives: Mapping[int, Life]) -> pl.Series:
     """Return how many reads of sends are missing, without those of workers that were not alive."""
     t, missing = sends["t"].to_numpy(), sends["missing"].to_numpy()
     absent = np.zeros(len(t), np.int64)
@@ -291,21 +297,21 @@ def unknown_names(plan: RunPlan, state: RunState) -> list[pa.Table]:
     A source without a table of operators, or of channels, names none of them.
     """
     result = []
-    for what, table, numbers in (
+    for kind, table, numbers in (
         ("operator", plan.trace.operators, state.operators),
         ("channel", plan.trace.channels, state.channels),
     ):
-        missing = sorted(numbers.difference(table[what].to_pylist())) if table.num_rows else []
+        missing = sorted(numbers.difference(table[kind].to_pylist())) if table.num_rows else []
         if missing:
             result.append(
                 findings(
-                    f"unknown_{what}",
+                    f"unknown_{kind}",
                     Severity.WARNING,
                     "shown by its number; the trace does not name it",
                     rows=len(missing),
-                    file=f"{what}s.parquet",
+                    file=f"{kind}s.parquet",
                     observed=missing,
-                    unit=what,
+                    unit=kind,
                 )
             )
     return result

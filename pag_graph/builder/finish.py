@@ -97,12 +97,12 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, 
     StoreConflictError
         If an epoch that is committed would look different.
     """
-    lives, span = folded.whole.lives, folded.whole.span
+    lives, span = folded.summary.lives, folded.summary.span
     decided, undecided = Made.sum(folded.decided), Made.sum(folded.undecided)
     stays = Made.sum([begin.made, decided])
     everything = Made.sum([stays, undecided])
     epochs = everything.epochs(plan, span, lives)
-    closed = closed_for_good(plan, span, folded.frontier, folded.behind)
+    closed = closed_for_good(plan, span, folded.frontier, folded.undecided_scans)
     if kept is not None:
         last = int(kept.run["last_closed_epoch"])
         check_unchanged(kept, begin, epochs, (begin.fingerprint + everything.counts.fingerprint(last)) % _LOW63)
@@ -110,26 +110,26 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, 
     last_closed, count = closed.last, closed.epochs
     if not plan.tail:
         last_closed, count = span.last_left, begin.closed.epochs + len(span.completed)
-    known = answered(plan, span, closed, folded.frontier, folded.behind, begin.answered, settle_ns)
-    last_answered = known.last if plan.tail else last_closed
+    answered_epochs = answered(plan, span, closed, folded.frontier, folded.undecided_scans, begin.answered, settle_ns)
+    last_answered = answered_epochs.last if plan.tail else last_closed
     final = pc.less_equal(epochs["epoch"], closed.last if folded.resumable else -1)
     final_epochs, open_epochs = epochs.filter(final), epochs.filter(pc.invert(final))
     came_back = findings.after_exit(plan, begin.state, folded.frontier)
-    found = pa.concat_tables([decided.lost, came_back[0], decided.findings])
-    open_found = no_findings()
+    final_findings = pa.concat_tables([decided.lost, came_back[0], decided.findings])
+    open_findings = no_findings()
     if folded.shown:
-        open_found = pa.concat_tables([undecided.lost, came_back[1], *_of_run(plan, folded), undecided.findings])
+        open_findings = pa.concat_tables([undecided.lost, came_back[1], *_of_run(plan, folded), undecided.findings])
     else:
         # What is not decided is not looked at, so nobody can count it.
         open_epochs = open_epochs.slice(0, 0)
     rows = {name: sum(part.rows for part in parts) for name, parts in decided.parts.items()}
-    rows |= {"findings": found.num_rows, "epochs": final_epochs.num_rows}
+    rows |= {"findings": final_findings.num_rows, "epochs": final_epochs.num_rows}
 
     def saved(tables: Mapping[str, int], complete: bool) -> Saved:  # noqa: FBT001
         return Saved(
             state=folded.frontier,
             closed=closed,
-            answered=known,
+            answered=answered_epochs,
             made=stays,
             fingerprint=(begin.fingerprint + stays.counts.fingerprint(closed.last)) % _LOW63,
             rows={name: count + begin.rows.get(name, 0) for name, count in rows.items()},
@@ -143,8 +143,8 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, 
         parts={name: [*decided.parts.get(name, ()), *undecided.parts.get(name, ())] for name in SLICED},
         epochs=final_epochs,
         open_epochs=open_epochs,
-        findings=found,
-        open_findings=open_found,
+        findings=final_findings,
+        open_findings=open_findings,
         closed_epochs=count,
         last_closed=last_closed,
         last_answered=last_answered,
@@ -156,7 +156,7 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, 
 
 def _of_run(plan: RunPlan, folded: Folded) -> list[pa.Table]:
     """Return findings about the run as far as it goes."""
-    state, spawns, _, span = folded.whole
+    state, spawns, _, span = folded.summary
     return [
         *findings.without_receive(plan, state.sends.unread(), lives_of(spawns.births, state)),
         *findings.of_lives(plan, state, spawns.births, spawns.odd),

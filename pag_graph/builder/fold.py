@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _FEW = 20_000
 """Events of a slice that one thread is done with before another one has begun."""
 
-__all__ = ["Folded", "Whole", "fold", "goes_on_open", "join"]
+__all__ = ["Folded", "RunSummary", "fold", "goes_on_open", "join"]
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Held:
     """Its rows; None where they are read again."""
 
 
-class Whole(NamedTuple):
+class RunSummary(NamedTuple):
     """What all slices tell together."""
 
     state: RunState
@@ -61,12 +61,16 @@ class Whole(NamedTuple):
     span: Windows
 
     @classmethod
-    def of(cls, plan: RunPlan, state: RunState, closed: Closed = NONE_CLOSED) -> Whole:
-        """Say what a state tells behind which there is nothing."""
-        first = {worker: known.first for worker, known in state.workers.items() if known.first is not None}
+    def of(cls, plan: RunPlan, state: RunState, closed: Closed = NONE_CLOSED) -> RunSummary:
+        """Summarise the state at the end of the log."""
+        first = {
+            worker: worker_state.first
+            for worker, worker_state in state.workers.items()
+            if worker_state.first is not None
+        }
         spawns = births_of(state.spawns, first, plan.workers)
         lives = lives_of(spawns.births, state)
-        present = sum(known.last_row is not None for known in state.workers.values())
+        present = sum(worker_state.last_row is not None for worker_state in state.workers.values())
         merged = EpochRows.merged(state.epochs)
         span = windows(merged, end_ns=plan.end_ns, present=present, lives=lives, before=closed)
         return cls(state, spawns, lives, span)
@@ -81,9 +85,9 @@ class Folded(NamedTuple):
     """The last slices, whose rows more of the log may change."""
     frontier: RunState
     """Where the decided rows end."""
-    behind: list[SliceScan]
+    undecided_scans: list[SliceScan]
     """The undecided slices."""
-    whole: Whole
+    summary: RunSummary
     resumable: bool = True
     """Whether an append can go on from `frontier`."""
     scanned_again: int = 0
@@ -119,8 +123,8 @@ def fold(
     """
     folding = _Fold(plan, sink, state, closed, progress)
     with ThreadPoolExecutor(1) as ahead:
-        for part, read, found in _scanned(replace(plan, log=plan.log.forward()), state, ahead):
-            folding.take(_Held(part, found, read))
+        for part, read, slice_scan in _scanned(replace(plan, log=plan.log.forward()), state, ahead):
+            folding.take(_Held(part, slice_scan, read))
             del read
         folding.split_last()
     if plan.tail:
@@ -148,7 +152,7 @@ class _Reading:
 def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Iterator[tuple[Slice, SliceRows, SliceScan]]:
     """Read and scan slice after slice, one ahead; slices with something open between them are joined."""
     todo = deque(plan.slices)
-    begun = {worker for worker, known in state.workers.items() if known.last is not None}
+    begun_workers = {worker for worker, known in state.workers.items() if known.last is not None}
     reading = _Reading(plan, todo[0], ahead)
     while todo:
         part = todo.popleft()
@@ -156,41 +160,41 @@ def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Itera
             read = reading.rows()
             if todo:
                 reading = _Reading(plan, todo[0], ahead)
-            found = scan(plan, part, read, waits=False)
-        if todo and goes_on_open(plan, found, begun):
-            del read, found
+            slice_scan = scan(plan, part, read, waits=False)
+        if todo and goes_on_open(plan, slice_scan, begun_workers):
+            del read, slice_scan
             # What is read ahead is of another slice now.
             reading.stop()
             todo.appendleft(join(part, todo.popleft()))
             reading = _Reading(plan, todo[0], ahead)
             continue
-        begun |= {worker for worker, known in found.workers.items() if known.last is not None}
-        yield part, read, found
+        begun_workers |= {worker for worker, known in slice_scan.workers.items() if known.last is not None}
+        yield part, read, slice_scan
         del read
 
 
-def goes_on_open(plan: RunPlan, found: SliceScan, begun: set[int]) -> bool:
-    """Say whether a slice that others follow ends where these cannot be understood without it.
+def goes_on_open(plan: RunPlan, slice_scan: SliceScan, begun_workers: set[int]) -> bool:
+    """Say whether the slices behind this one cannot be understood without it, so that they are joined.
 
-    `begun` has the workers with a vertex before the slice: one without would not know where its time begins.
+    `begun_workers` has the workers with a vertex before the slice: one without would not know where its time begins.
     """
 
-    def goes_on(worker: int, known: WorkerScan) -> bool:
-        return known.exit_ns is None and (plan.tail or known.rows[1] < plan.log.rows_of(worker))
+    def goes_on(worker: int, worker_scan: WorkerScan) -> bool:
+        return worker_scan.exit_ns is None and (plan.tail or worker_scan.rows[1] < plan.log.rows_of(worker))
 
     return any(
-        (known.depth > 0 and goes_on(worker, known))
-        or (known.last is None and worker not in begun and known.rows[0] < known.rows[1])
-        for worker, known in found.workers.items()
+        (worker_scan.depth > 0 and goes_on(worker, worker_scan))
+        or (worker_scan.last is None and worker not in begun_workers and worker_scan.rows[0] < worker_scan.rows[1])
+        for worker, worker_scan in slice_scan.workers.items()
     )
 
 
-def join(part: Slice, other: Slice) -> Slice:
+def join(part: Slice, next_part: Slice) -> Slice:
     """Return a slice with the rows of two that follow each other; its number is that of the latter."""
     rows = dict(part.rows)
-    for worker, (low, high) in other.rows.items():
+    for worker, (low, high) in next_part.rows.items():
         rows[worker] = (rows[worker][0] if worker in rows else low, high)
-    return replace(other, rows=rows)
+    return replace(next_part, rows=rows)
 
 
 class _Fold:
@@ -207,56 +211,60 @@ class _Fold:
         self._spawns: list[Spawn] = list(state.spawns)
         self._first = {worker: known.first for worker, known in state.workers.items() if known.first is not None}
 
-    def take(self, held: _Held) -> None:
+    def take(self, pending: _Held) -> None:
         """Take the next slice that was scanned, and assemble those that are decided now."""
-        epochs = held.scan.epochs.epoch
+        epochs = pending.scan.epochs.epoch
         if (late := epochs <= self._closed.last).any():
             raise another_story(np.unique(epochs[late]).tolist())
-        self._state.sends.add(held.scan.sends, held.scan.readers)
-        self._fronts.scanned(held.scan)
-        self._spawns += held.scan.spawns
-        for worker, known in held.scan.workers.items():
-            if known.first is not None:
-                self._first.setdefault(worker, known.first)
+        self._state.sends.add(pending.scan.sends, pending.scan.readers)
+        self._fronts.scanned(pending.scan)
+        self._spawns += pending.scan.spawns
+        for worker, worker_scan in pending.scan.workers.items():
+            if worker_scan.first is not None:
+                self._first.setdefault(worker, worker_scan.first)
         if len(self._held) > 1:
             self._held[-1].read = None
-        self._held.append(held)
+        self._held.append(pending)
         while len(self._held) > 1:
             stitched, lost = self._reads(self._held[0].scan)
             if not self._fronts.decided(self._held[0].scan, lost):
                 break
-            held, read = self._settled(self._held.popleft(), stitched)
-            self._made.append(self._make(held, read, stitched, lost, self._births(), provisional=False))
+            pending, read = self._settled(self._held.popleft(), stitched)
+            self._made.append(self._make(pending, read, stitched, lost, self._births(), provisional=False))
             del read
             self._progress("assemble", len(self._made), len(self._plan.slices))
 
     def split_last(self) -> None:
-        """Divide the last slice of a log that goes on where what it begins with is decided though its rest is not."""
+        """Divide the last slice of a log that goes on, if its first rows are decided and the others are not."""
         if not self._plan.tail or len(self._held) != 1:
             return
-        held = self._held[-1]
-        read = read_slice(self._plan, held.part) if held.read is None else held.read
+        pending = self._held[-1]
+        read = read_slice(self._plan, pending.part) if pending.read is None else pending.read
         if not may_close(self._state, read):
             return
-        stitched, _ = self._reads(held.scan)
+        stitched, _ = self._reads(pending.scan)
         read = settled(self._plan, read, stitched)
-        rows = certain_rows(self._plan, self._fronts, self._state, held.part, read, stitched)
+        rows = certain_rows(self._plan, self._fronts, self._state, pending.part, read, stitched)
         if not rows:
             return
-        part = replace(held.part, rows=rows, ends_run=False)
+        part = replace(pending.part, rows=rows, ends_run=False)
         read = read_slice(self._plan, part)
         first = _Held(part, scan(self._plan, part, read, waits=False), read)
-        begun = {worker for worker, known in self._state.workers.items() if known.last is not None}
-        if goes_on_open(self._plan, first.scan, begun):
+        begun_workers = {
+            worker for worker, worker_state in self._state.workers.items() if worker_state.last is not None
+        }
+        if goes_on_open(self._plan, first.scan, begun_workers):
             return
         # As if the slice had never been scanned.
         self._state.sends = self._state.sends.decided(self._state.rows)
         self._spawns = list(self._state.spawns)
         self._held.clear()
-        self._scanned_again += held.part.events
+        self._scanned_again += pending.part.events
         self.take(first)
-        rest = {worker: (rows.get(worker, (low, low))[1], high) for worker, (low, high) in held.part.rows.items()}
-        part = replace(held.part, number=part.number + 1, rows=rest)
+        later_rows = {
+            worker: (rows.get(worker, (low, low))[1], high) for worker, (low, high) in pending.part.rows.items()
+        }
+        part = replace(pending.part, number=part.number + 1, rows=later_rows)
         read = read_slice(self._plan, part)
         self.take(_Held(part, scan(self._plan, part, read, waits=False), read))
 
@@ -265,20 +273,22 @@ class _Fold:
         frontier = self._state.copy()
         frontier.sends = frontier.sends.decided(frontier.rows)
         if self._plan.idle_inferred:
-            self._held = deque(self._settled(held, self._reads(held.scan)[0])[0] for held in self._held)
-        behind = [held.scan for held in self._held]
-        # Which segments are open where the run ends nobody asks.
+            self._held = deque(self._settled(pending, self._reads(pending.scan)[0])[0] for pending in self._held)
+        undecided_scans = [pending.scan for pending in self._held]
+        # Nobody asks which segments are open at the end of the run.
         last = self._state.copy()
-        for found in behind:
-            last.add(found, {})
-        whole = Whole.of(self._plan, last, self._closed)
+        for slice_scan in undecided_scans:
+            last.add(slice_scan, {})
+        run_summary = RunSummary.of(self._plan, last, self._closed)
         undecided = []
-        for part in self._held if show else ():
-            stitched, lost = self._reads(part.scan)
-            open_epoch = whole.span.last_left + 1
-            held, read = self._settled(part, stitched)
+        for pending_slice in self._held if show else ():
+            stitched, lost = self._reads(pending_slice.scan)
+            open_epoch = run_summary.span.last_left + 1
+            pending, read = self._settled(pending_slice, stitched)
             undecided.append(
-                self._make(held, read, stitched, lost, dict(whole.lives), open_epoch=open_epoch, provisional=True)
+                self._make(
+                    pending, read, stitched, lost, dict(run_summary.lives), open_epoch=open_epoch, provisional=True
+                )
             )
             del read
         self._progress("assemble", len(self._plan.slices), len(self._plan.slices))
@@ -286,8 +296,8 @@ class _Fold:
             self._made,
             undecided,
             frontier,
-            behind,
-            whole._replace(state=self._state),
+            undecided_scans,
+            run_summary._replace(state=self._state),
             scanned_again=self._scanned_again,
             shown=show,
         )
@@ -297,31 +307,31 @@ class _Fold:
             return {}
         return lives_of(births_of(self._spawns, self._first, self._plan.workers).births, self._state)
 
-    def _reads(self, found: SliceScan) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _reads(self, slice_scan: SliceScan) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return which receives of a slice belong to sends of others, and those that belong to none."""
-        stitched = self._state.sends.find(found.receives, self._plan.parameters.horizon_ns)
-        if stitched.height == found.receives.height:
-            return stitched, found.receives.clear()
-        return stitched, found.receives.join(stitched, on=["worker", "order"], how="anti")
+        stitched = self._state.sends.find(slice_scan.receives, self._plan.parameters.horizon_ns)
+        if stitched.height == slice_scan.receives.height:
+            return stitched, slice_scan.receives.clear()
+        return stitched, slice_scan.receives.join(stitched, on=["worker", "order"], how="anti")
 
-    def _settled(self, held: _Held, stitched: pl.DataFrame) -> tuple[_Held, SliceRows]:
-        """Return a slice's rows with what the sends of others tell, and the slice, whose rows are read again if asked.
+    def _settled(self, pending: _Held, stitched: pl.DataFrame) -> tuple[_Held, SliceRows]:
+        """Return a slice, and its rows with the sends of other slices filled in.
 
         Where idleness is inferred, the sends tell which rows become vertices, so the slice is scanned again.
         """
-        read = read_slice(self._plan, held.part) if held.read is None else held.read
+        read = read_slice(self._plan, pending.part) if pending.read is None else pending.read
         read = settled(self._plan, read, stitched)
-        found = held.scan
+        slice_scan = pending.scan
         if self._plan.idle_inferred:
-            found = scan(self._plan, held.part, read, waits=False)
-            for worker, known in found.workers.items():
-                if held.part.rows[worker][0] == 0 and known.first is not None:
-                    self._first[worker] = known.first
-        return _Held(held.part, found, None), read
+            slice_scan = scan(self._plan, pending.part, read, waits=False)
+            for worker, worker_scan in slice_scan.workers.items():
+                if pending.part.rows[worker][0] == 0 and worker_scan.first is not None:
+                    self._first[worker] = worker_scan.first
+        return _Held(pending.part, slice_scan, None), read
 
     def _make(
         self,
-        held: _Held,
+        pending: _Held,
         read: SliceRows,
         stitched: pl.DataFrame,
         lost: pl.DataFrame,
@@ -331,12 +341,12 @@ class _Fold:
         provisional: bool,
     ) -> Made:
         """Assemble and write a slice, and go on behind it."""
-        given = Given(workers=self._state.workers, lives=lives, open_epoch=open_epoch)
-        with alone(when=held.part.events < _FEW):
-            graph = assemble(self._plan, given, read)
+        context = Given(workers=self._state.workers, lives=lives, open_epoch=open_epoch)
+        with alone(when=pending.part.events < _FEW):
+            graph = assemble(self._plan, context, read)
             self._state.sends.take(stitched)
-            self._state.add(held.scan, graph.segments)
+            self._state.add(pending.scan, graph.segments)
             self._state.sends.forget(self._state.rows)
             self._state.sends.spill(self._fronts.reached() - self._plan.parameters.horizon_ns, self._state.rows)
-            made = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
-        return replace(made, lost=without_send(self._plan, lost))
+            slice_result = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
+        return replace(slice_result, lost=without_send(self._plan, lost))

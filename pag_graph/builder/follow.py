@@ -207,9 +207,9 @@ class Follower:
         if folded.decided:
             self._run, self._state = plan.metadata(), folded.frontier
             self.decided = sum(self._state.rows.values())
-        closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
+        closed = closed_for_good(plan, folded.summary.span, folded.frontier, folded.undecided_scans)
         known = answered(
-            plan, folded.whole.span, closed, folded.frontier, folded.behind, begin.answered, self._settle_ns
+            plan, folded.summary.span, closed, folded.frontier, folded.undecided_scans, begin.answered, self._settle_ns
         )
         self.answers = known.last > begin.answered.last
         self.ongoing = ongoing(plan, folded, closed)

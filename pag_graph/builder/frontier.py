@@ -50,15 +50,15 @@ class Fronts:
             self._set(worker, known.rows, t, ended=known.exit_ns is not None)
 
     def _set(self, worker: int, rows: int, t: int, *, ended: bool) -> None:
-        whole = rows == self._plan.log.rows_of(worker)
-        self._t[worker] = _EVER if whole and (ended or not self._plan.tail) else t
+        is_whole_log = rows == self._plan.log.rows_of(worker)
+        self._t[worker] = _EVER if is_whole_log and (ended or not self._plan.tail) else t
 
     def scanned(self, scan: SliceScan) -> None:
         """Go on behind a slice."""
-        for worker, found in scan.workers.items():
-            t = found.last_row.t if found.last_row else int(self._t[worker])
-            gone = found.exit_ns is not None or (found.last_row is None and self._t[worker] == _EVER)
-            self._set(worker, found.rows[1], t, ended=gone)
+        for worker, worker_scan in scan.workers.items():
+            t = worker_scan.last_row.t if worker_scan.last_row else int(self._t[worker])
+            has_ended = worker_scan.exit_ns is not None or (worker_scan.last_row is None and self._t[worker] == _EVER)
+            self._set(worker, worker_scan.rows[1], t, ended=has_ended)
 
     def reached(self) -> int:
         """Return the last instant that all logs have reached."""
@@ -66,9 +66,9 @@ class Fronts:
 
     def logged(self, worker: int, unread: Mapping[int, int]) -> Logged:
         """Say how far the logs go, from where a worker stands; `unread` as of `SendBook.unread_since`."""
-        t = {other: int(self._t[other]) for other in self._plan.workers}
-        others = min((t[other] for other in t if other != worker), default=_EVER)
-        return Logged(min(others, t[worker]), others, unread.get(worker, _EVER))
+        t = {peer: int(self._t[peer]) for peer in self._plan.workers}
+        first_other = min((t[peer] for peer in t if peer != worker), default=_EVER)
+        return Logged(min(first_other, t[worker]), first_other, unread.get(worker, _EVER))
 
     def decided(self, scan: SliceScan, lost: pl.DataFrame) -> bool:
         """Say whether no more of the log can change the rows of a slice.
@@ -87,7 +87,9 @@ class Fronts:
             if (passed <= lost["t"].to_numpy() + self._plan.parameters.horizon_ns).any():
                 return False
         begins = [
-            (worker, found.first.t) for worker, found in scan.workers.items() if not found.rows[0] and found.first
+            (worker, worker_scan.first.t)
+            for worker, worker_scan in scan.workers.items()
+            if not worker_scan.rows[0] and worker_scan.first
         ]
         workers = np.array(self._plan.workers)
         return all((self._t[workers[workers != worker]] > t).all() for worker, t in begins)
@@ -128,8 +130,8 @@ def certain_rows(
 
 def may_close(state: RunState, read: SliceRows) -> bool:
     """Say whether an epoch comes nearer to its end if all rows of the last slice are decided; as for `certain_rows`."""
-    whole = {rows.worker: rows.rows for rows in read.rows}
-    return _epochs_left(state, read, whole) > _epochs_left(state, read, {})
+    all_rows = {rows.worker: rows.rows for rows in read.rows}
+    return _epochs_left(state, read, all_rows) > _epochs_left(state, read, {})
 
 
 def _epochs_left(state: RunState, read: SliceRows, counts: Mapping[int, int]) -> int:

@@ -75,13 +75,17 @@ def build_islands(plan: RunPlan, sink: Sink, staging: Path, engine: Engine, prog
         ends = [island.ends for island in islands if island.ends is not None]
     else:
         staging.mkdir(parents=True)
-        islands = engine.map(partial(_there, plan, sink, staging), plan.slices, label="assemble", progress=progress)
+        islands = engine.map(
+            partial(_build_in_task, plan, sink, staging), plan.slices, label="assemble", progress=progress
+        )
         ends = [pq.read_table(file) for file in sorted(staging.glob("ends-*.parquet"))]
     epochs = pl.concat([island.epochs for island in islands]).sort("epoch").to_arrow().cast(PAG_EPOCHS)
     # Whether an end lost its partner or has it in another epoch shows only when all slices are seen.
-    found = pa.concat_tables([plan.trace.findings, island_rules(plan.rules).message_findings(pa.concat_tables(ends))])
-    made = Made.sum(island.made for island in islands)
-    return Islands(made, epochs, int(pc.max(epochs["epoch"]).as_py()), found)
+    all_findings = pa.concat_tables(
+        [plan.trace.findings, island_rules(plan.rules).message_findings(pa.concat_tables(ends))]
+    )
+    slice_sum = Made.sum(island.made for island in islands)
+    return Islands(slice_sum, epochs, int(pc.max(epochs["epoch"]).as_py()), all_findings)
 
 
 def _one_after_the_other(plan: RunPlan, sink: Sink, progress: Progress) -> list[_Island]:
@@ -100,7 +104,7 @@ def _one_after_the_other(plan: RunPlan, sink: Sink, progress: Progress) -> list[
     return islands
 
 
-def _there(plan: RunPlan, sink: Sink, staging: Path, part: Slice) -> _Island:
+def _build_in_task(plan: RunPlan, sink: Sink, staging: Path, part: Slice) -> _Island:
     """Do a slice in a task."""
     island = _make(plan, sink, _read(plan, part))
     file = staging / f"ends-{part.number:06}.parquet"
@@ -118,8 +122,8 @@ def _make(plan: RunPlan, sink: Sink, rows: Sequence[WorkerRows]) -> _Island:
     graph, ends = island_rules(plan.rules).build_columns(
         rows, workers=len(plan.workers), prepared=plan.trace.meta.prepared, operators=plan.trace.operators
     )
-    made = Made.of(graph, sink.write(graph, provisional=False, prints=False))
-    return _Island(made, _epochs(rows, graph), ends)
+    slice_result = Made.of(graph, sink.write(graph, provisional=False, prints=False))
+    return _Island(slice_result, _epochs(rows, graph), ends)
 
 
 def _epochs(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:

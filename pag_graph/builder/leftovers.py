@@ -30,6 +30,11 @@ def make_folders(staging: Path) -> None:
         (staging / name).mkdir(parents=True, exist_ok=True)
 
 
+def without_messages(scan: SliceScan) -> SliceScan:
+    """Return a scan with its counters only."""
+    return replace(scan, sends=scan.sends.clear(), receives=scan.receives.clear(), readers=scan.readers.clear())
+
+
 class Leftovers:
     """Collects what the slices of a task leave over, in few files.
 
@@ -45,27 +50,27 @@ class Leftovers:
         self._staging, self._first, self._written = staging, first, 0
         self._held: dict[str, list[pl.DataFrame]] = {"sends": [], "receives": [], "readers": []}
 
-    def add(self, found: SliceScan) -> SliceScan:
+    def add(self, slice_scan: SliceScan) -> SliceScan:
         """Add a slice; only its counters are returned."""
-        self._held["sends"].append(found.sends)
-        self._held["receives"].append(found.receives)
-        self._held["readers"].append(found.readers)
-        if sum(left.height for held in self._held.values() for left in held) > _HELD_ROWS:
+        self._held["sends"].append(slice_scan.sends)
+        self._held["receives"].append(slice_scan.receives)
+        self._held["readers"].append(slice_scan.readers)
+        if sum(frame.height for frames in self._held.values() for frame in frames) > _HELD_ROWS:
             self.write()
-        return replace(found, sends=found.sends.clear(), receives=found.receives.clear(), readers=found.readers.clear())
+        return without_messages(slice_scan)
 
     def write(self) -> None:
         """Write what is held."""
-        for name, held in self._held.items():
-            left = pl.concat(held) if held else pl.DataFrame()
-            if left.height:
+        for name, frames in self._held.items():
+            rows = pl.concat(frames) if frames else pl.DataFrame()
+            if rows.height:
                 file = self._staging / name / f"slice-{self._first:06}-{self._written:06}.parquet"
-                write_left(left, file)
-            held.clear()
+                write_left(rows, file)
+            frames.clear()
         self._written += 1
 
 
-def write_left(left: pl.DataFrame, file: Path) -> None:
+def write_left(rows: pl.DataFrame, file: Path) -> None:
     """Write rows to the staging folder.
 
     Raises
@@ -75,7 +80,7 @@ def write_left(left: pl.DataFrame, file: Path) -> None:
     """  # noqa: DOC501  (the named constructor is taken for an exception)
     try:
         # Read once and thrown away: to pack it takes longer than to write it.
-        left.write_parquet(file, compression="uncompressed")
+        rows.write_parquet(file, compression="uncompressed")
     except (OSError, pl.exceptions.ComputeError) as error:
         raise refused(file, "", error, StoreError) from error
 
@@ -112,11 +117,11 @@ def unread_sends(staging: Path) -> SendBook:
 
 
 def sends_before(staging: Path, number: int) -> SendBook:
-    """Return what the slices before one leave of sends: those not read in them, and the reads of sends behind them."""
+    """Return the sends of the slices before one that these have not read, and their reads of later sends."""
     before = pl.col("slice") < number
     sends = _arrived(staging, before)
-    behind = sends.filter(pl.col("slice") >= number)
-    early = _by_send(stitched(staging).filter(before).join(behind, on="id", how="semi"))
+    later_sends = sends.filter(pl.col("slice") >= number)
+    early = _by_send(stitched(staging).filter(before).join(later_sends, on="id", how="semi"))
     return _book(staging, sends.filter(pl.col("slice") < number), before, early)
 
 
@@ -135,8 +140,8 @@ def _book(
     staging: Path, sends: pl.LazyFrame, reads: pl.Expr = _ALL, early: Mapping[int, set[int]] | None = None
 ) -> SendBook:
     unread = sends.filter(pl.col("missing") != 0).sort("slice", "id").collect()
-    there = stitched(staging).filter(reads).select("id", "worker")
-    read = pl.concat([_rows(staging, "readers", READERS), there]).join(unread.lazy(), on="id", how="semi")
+    reads_of_sends = stitched(staging).filter(reads).select("id", "worker")
+    read = pl.concat([_rows(staging, "readers", READERS), reads_of_sends]).join(unread.lazy(), on="id", how="semi")
     return SendBook({name: unread[name].to_numpy() for name in SENDS}, _by_send(read), early)
 
 

@@ -185,8 +185,8 @@ class Times(NamedTuple):
     @classmethod
     def of(cls, graph: GraphColumns, kind: ActivityType) -> Times:
         """Return the edges of one type in a slice."""
-        at = np.flatnonzero(graph.edges.kind == EDGE_CODES[kind])
-        return cls(graph.edges.numbers[layout.START, at], graph.edges.numbers[layout.DURATION, at])
+        edges = np.flatnonzero(graph.edges.kind == EDGE_CODES[kind])
+        return cls(graph.edges.numbers[layout.START, edges], graph.edges.numbers[layout.DURATION, edges])
 
     @classmethod
     def sum(cls, parts: Sequence[Times]) -> Times:
@@ -239,20 +239,23 @@ class Made:
     @classmethod
     def sum(cls, parts: Iterable[Made]) -> Made:
         """Add up what became of slices, in their order."""
-        several = [cls(), *parts]
+        slice_results = [cls(), *parts]
         dropped: dict[str, int] = {}
-        for made in several:
-            for reason, count in made.dropped.items():
+        for slice_result in slice_results:
+            for reason, count in slice_result.dropped.items():
                 dropped[reason] = dropped.get(reason, 0) + count
         return cls(
-            counts=Counts.sum([made.counts for made in several]),
-            waiting=Times.sum([made.waiting for made in several]),
-            unknown=Times.sum([made.unknown for made in several]),
+            counts=Counts.sum([slice_result.counts for slice_result in slice_results]),
+            waiting=Times.sum([slice_result.waiting for slice_result in slice_results]),
+            unknown=Times.sum([slice_result.unknown for slice_result in slice_results]),
             dropped=dropped,
-            parts={name: [part for made in several for part in made.parts.get(name, ())] for name in SLICED},
-            findings=pa.concat_tables([made.findings for made in several]),
-            lost=pa.concat_tables([made.lost for made in several]),
-            stitched=sum(made.stitched for made in several),
+            parts={
+                name: [part for slice_result in slice_results for part in slice_result.parts.get(name, ())]
+                for name in SLICED
+            },
+            findings=pa.concat_tables([slice_result.findings for slice_result in slice_results]),
+            lost=pa.concat_tables([slice_result.lost for slice_result in slice_results]),
+            stitched=sum(slice_result.stitched for slice_result in slice_results),
         )
 
     def after(self, closed: Closed) -> Made:

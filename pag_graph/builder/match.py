@@ -93,20 +93,20 @@ def match(
     O(messages) where channels keep their order (`pag_graph.kernels.streams`). Of several sends with one key (a corrupt
     log) the first counts, and the others stay unmatched; of several receives of a message by one worker, likewise.
     """
-    streams, first, sends, seen, lost = follow(parts, horizon_ns)
+    streams, first, sends, receive_counts, lost = follow(parts, horizon_ns)
     receives = _unmatched_receives([part for part, n in zip(parts, lost, strict=True) if n], slice_number)
-    left, stream, missing = unmatched_sends(streams, first, workers, seen)
-    order = np.argsort(sends[left, VERTEX])
-    left, stream, missing = left[order], stream[order], missing[order]
-    mine = sends[left]
-    seq = np.empty(len(left), np.int64)
-    sender = mine[:, VERTEX] >> POSITION_BITS
+    unread, stream, missing = unmatched_sends(streams, first, workers, receive_counts)
+    order = np.argsort(sends[unread, VERTEX])
+    unread, stream, missing = unread[order], stream[order], missing[order]
+    unread_sends = sends[unread]
+    seq = np.empty(len(unread), np.int64)
+    sender = unread_sends[:, VERTEX] >> POSITION_BITS
     for part, low, high in zip(parts, *_bounds(sender, [part.worker for part in parts]), strict=True):
-        seq[low:high] = part.seq[(mine[low:high, VERTEX] & MAX_POSITION) // 2 - part.first_order]
-    rows = dict(zip(KEY, (*streams[stream].T, mine[:, NUMBER]), strict=True))
-    rows |= {"id": mine[:, VERTEX], "t": mine[:, TIME], "epoch": mine[:, EPOCH]}
-    rows |= {"slice": np.full(len(left), slice_number), "seq": seq, "missing": missing}
-    partly = mine[(streams[stream, 2] == EVERYONE) & (missing < workers), VERTEX]
+        seq[low:high] = part.seq[(unread_sends[low:high, VERTEX] & MAX_POSITION) // 2 - part.first_order]
+    rows = dict(zip(KEY, (*streams[stream].T, unread_sends[:, NUMBER]), strict=True))
+    rows |= {"id": unread_sends[:, VERTEX], "t": unread_sends[:, TIME], "epoch": unread_sends[:, EPOCH]}
+    rows |= {"slice": np.full(len(unread), slice_number), "seq": seq, "missing": missing}
+    partly = unread_sends[(streams[stream, 2] == EVERYONE) & (missing < workers), VERTEX]
     return frame_of(rows, SENDS), receives, _readers(parts, partly)
 
 
@@ -160,31 +160,31 @@ def follow(parts: Sequence[MessageRows], horizon_ns: int = _EVER) -> Followed:
         O(messages) where channels keep their order.
     """
     streams, first, sends = _streams(parts)
-    # Most streams stand where they belong at once, so that whoever looks one up need not search.
+    # The table is large enough that most streams stand in their own slot, and a look-up need not search.
     slots = 1 << (8 * len(streams)).bit_length()
     table = index_streams(streams, len(streams), slots)
-    # Several workers read one progress message: whoever counts at the same time has counters of its own.
+    # Several workers read one progress message, so each lane that counts at the same time has its own counters.
     lanes = min(allowed(), len(parts))
-    seen = np.zeros((lanes, len(sends)), np.int32)
+    receive_counts = np.zeros((lanes, len(sends)), np.int32)
     reader = np.full((lanes, len(sends)), -1, np.int32)
     lost = np.zeros(len(parts), np.int64)
 
     def read(lane: int) -> None:
         hints = first[:-1].copy()
-        for place in range(lane, len(parts), lanes):
-            part = parts[place]
+        for number in range(lane, len(parts), lanes):
+            part = parts[number]
             part.send_id, part.sent, part.send_epoch = (np.empty(len(part.reads), np.int64) for _ in range(3))
             ends = Ends(part.reads, part.kind, part.channel, part.peer, part.message_seq, part.t)
-            reads = Reads(hints, seen[lane], reader[lane], part.send_id, part.sent, part.send_epoch)
-            lost[place] = follow_streams(ends, part.worker, Streams(streams, table, first, sends), reads, horizon_ns)
+            reads = Reads(hints, receive_counts[lane], reader[lane], part.send_id, part.sent, part.send_epoch)
+            lost[number] = follow_streams(ends, part.worker, Streams(streams, table, first, sends), reads, horizon_ns)
 
     each(read, range(lanes))
-    return Followed(streams, first, sends, seen, lost)
+    return Followed(streams, first, sends, receive_counts, lost)
 
 
-def _bounds(values: I64, wanted: Sequence[int]) -> tuple[I64, I64]:
+def _bounds(values: I64, numbers: Sequence[int]) -> tuple[I64, I64]:
     """Return where each number begins and ends among ascending values."""
-    return np.searchsorted(values, wanted, side="left"), np.searchsorted(values, wanted, side="right")
+    return np.searchsorted(values, numbers, side="left"), np.searchsorted(values, numbers, side="right")
 
 
 def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
@@ -192,20 +192,22 @@ def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
 
     def find(part: MessageRows) -> tuple[I32, I32, I64, I64]:
         sending, part.reads = message_ends(part.kind)
-        which = np.empty(len(sending), np.int32)
+        stream_of_send = np.empty(len(sending), np.int32)
         ends = Ends(sending, part.kind, part.channel, part.peer, part.message_seq, part.t)
-        return sending, which, *find_streams(ends, part.worker, which)
+        return sending, stream_of_send, *find_streams(ends, part.worker, stream_of_send)
 
-    found = each(find, parts)
-    streams = np.concatenate([np.empty((0, 3), np.int64), *(mine for _, _, mine, _ in found)])
-    first = np.cumsum(np.concatenate([[0], *(counts for *_, counts in found)]), dtype=np.int64)
-    begin = np.cumsum([0, *(len(mine) for _, _, mine, _ in found)])
+    streams_of_workers = each(find, parts)
+    streams = np.concatenate(
+        [np.empty((0, 3), np.int64), *(own_streams for _, _, own_streams, _ in streams_of_workers)]
+    )
+    first = np.cumsum(np.concatenate([[0], *(counts for *_, counts in streams_of_workers)]), dtype=np.int64)
+    begin = np.cumsum([0, *(len(own_streams) for _, _, own_streams, _ in streams_of_workers)])
     sends = np.empty((first[-1], SEND_COLUMNS), np.int64)
 
-    def fill(place: int) -> None:
-        part, (sending, which, *_) = parts[place], found[place]
-        ends = first[begin[place] : begin[place + 1] + 1]
-        sent = Sent(sending, which, part.message_seq, part.epoch, part.t)
+    def fill(number: int) -> None:
+        part, (sending, stream_of_send, *_) = parts[number], streams_of_workers[number]
+        ends = first[begin[number] : begin[number + 1] + 1]
+        sent = Sent(sending, stream_of_send, part.message_seq, part.epoch, part.t)
         if not fill_streams(sent, part.worker, part.first_order, ends[:-1].copy(), sends):
             order_streams(ends, sends)
 
@@ -220,14 +222,14 @@ def _unmatched_receives(parts: Sequence[WorkerRows], slice_number: int) -> pl.Da
     rows: dict[str, list[I64]] = {name: [] for name in RECEIVES}
     for part in parts:
         lost = part.reads[part.send_id < 0]
-        here = np.full(len(lost), part.worker)
+        receiver = np.full(len(lost), part.worker)
         columns = {
             "slice": np.full(len(lost), slice_number),
             "channel": part.channel[lost],
             "sender": part.peer[lost],
-            "receiver": np.where(part.kind[lost] == RECEIVE, here, EVERYONE),
+            "receiver": np.where(part.kind[lost] == RECEIVE, receiver, EVERYONE),
             "message_seq": part.message_seq[lost],
-            "worker": here,
+            "worker": receiver,
             "order": part.first_order + lost,
             "seq": part.seq[lost],
             "t": part.t[lost],
@@ -269,14 +271,14 @@ def stitch(
 
 
 def first_sends(sends: Mapping[str, I64], receives: pl.DataFrame) -> tuple[I64, I64]:
-    """Return the places of the first send and of its receive, per receive that has a send.
+    """Return the rows of the first send and of its receive, per receive that has a send.
 
-    To ask Polars for this little, slice after slice, took longer than to find it.
+    A Polars join, slice after slice, took longer than this for so few rows.
     """
-    key, wanted = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))
-    places, reads = pair(key, wanted, *index_sends(wanted))
+    key, receive_key = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))
+    send_rows, reads = pair(key, receive_key, *index_sends(receive_key))
     receive, first = np.unique(reads, return_index=True)
-    return places[first], receive
+    return send_rows[first], receive
 
 
 def apply_stitched(parts: Sequence[WorkerRows], stitched: pl.DataFrame) -> None:
@@ -291,6 +293,10 @@ def apply_stitched(parts: Sequence[WorkerRows], stitched: pl.DataFrame) -> None:
     """
     worker, order, sent, send_id, epoch = (stitched[c].to_numpy() for c in ("worker", "order", "t", "id", "epoch"))
     for part in parts:
-        mine = np.flatnonzero(worker == part.worker)
-        at = np.searchsorted(part.reads, order[mine] - part.first_order)
-        part.sent[at], part.send_id[at], part.send_epoch[at] = sent[mine], send_id[mine], epoch[mine]
+        stitched_rows = np.flatnonzero(worker == part.worker)
+        reads = np.searchsorted(part.reads, order[stitched_rows] - part.first_order)
+        part.sent[reads], part.send_id[reads], part.send_epoch[reads] = (
+            sent[stitched_rows],
+            send_id[stitched_rows],
+            epoch[stitched_rows],
+        )

@@ -97,10 +97,10 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
     workers = tuple(_standing(worker, folded) for worker in plan.workers)
     alive = [known.logged_ns for known in workers if not known.ended]
     as_of = min((t or 0 for t in alive), default=plan.end_ns)
-    parts = [*folded.frontier.epochs, *(scan.epochs for scan in folded.behind)]
+    parts = [*folded.frontier.epochs, *(scan.epochs for scan in folded.undecided_scans)]
     epochs = EpochRows.merged(parts).after(closed.last)
     epoch = int(epochs.epoch.min()) if len(epochs.epoch) else None
-    unread, oldest = folded.whole.state.sends.count_unread()
+    unread, oldest = folded.summary.state.sends.count_unread()
     return Ongoing(
         as_of_ns=as_of,
         epoch=epoch,
@@ -114,13 +114,13 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
 
 
 def _standing(worker: int, folded: Folded) -> Standing:
-    known = folded.frontier.worker(worker)
-    last, ended = known.last_row, known.exit_ns is not None
+    worker_state = folded.frontier.worker(worker)
+    last, ended = worker_state.last_row, worker_state.exit_ns is not None
     decided = last.t if last else None
-    for scan in folded.behind:
-        found = scan.workers.get(worker)
-        if found is not None and found.last_row is not None:
-            last, ended = found.last_row, found.exit_ns is not None
+    for scan in folded.undecided_scans:
+        worker_scan = scan.workers.get(worker)
+        if worker_scan is not None and worker_scan.last_row is not None:
+            last, ended = worker_scan.last_row, worker_scan.exit_ns is not None
     return Standing(worker, last.t if last else None, decided, last.epoch if last else None, ended)
 
 
@@ -129,35 +129,35 @@ def _holder(
 ) -> Holder | None:
     """Say whom an epoch waits for, of which these are the rows that each worker logged."""
     awaited = plan.log.awaited if isinstance(plan.log, TailLog) else frozenset()
-    for known in workers:
-        if known.logged_ns is None:
-            return Holder(known.worker, "unborn", 0)
+    for standing in workers:
+        if standing.logged_ns is None:
+            return Holder(standing.worker, "unborn", 0)
     ended = {w: t for w, t in zip(epoch.worker.tolist(), epoch.end_ns.tolist(), strict=True) if t != NEVER}
-    lacking = [known for known in workers if not known.ended and known.worker not in ended]
+    lacking = [standing for standing in workers if not standing.ended and standing.worker not in ended]
     if lacking:
-        behind = min(lacking, key=lambda known: (known.logged_ns or 0, known.worker))
+        slowest = min(lacking, key=lambda standing: (standing.logged_ns or 0, standing.worker))
         first = min(ended.values(), default=None)
-        since = behind.logged_ns or 0
-        if behind.worker in awaited:
-            return Holder(behind.worker, "missing_rows", since)
-        return Holder(behind.worker, "silent" if first is not None and since < first else "not_ended", since)
-    if len(folded.behind) > 1 and (read := _unmatched(folded)) is not None:
+        since_ns = slowest.logged_ns or 0
+        if slowest.worker in awaited:
+            return Holder(slowest.worker, "missing_rows", since_ns)
+        return Holder(slowest.worker, "silent" if first is not None and since_ns < first else "not_ended", since_ns)
+    if len(folded.undecided_scans) > 1 and (read := _unmatched(folded)) is not None:
         return read
-    undecided = [known for known in workers if known.decided_ns != known.logged_ns]
+    undecided = [standing for standing in workers if standing.decided_ns != standing.logged_ns]
     if not undecided:
         return None
-    behind = min(undecided, key=lambda known: (known.decided_ns or 0, known.worker))
-    last = folded.behind[-1].workers.get(behind.worker)
-    why = "open_activation" if last is not None and last.depth > 0 else "undecided_wait"
-    return Holder(behind.worker, why, max(behind.decided_ns or 0, closed.end_ns))
+    slowest = min(undecided, key=lambda standing: (standing.decided_ns or 0, standing.worker))
+    last = folded.undecided_scans[-1].workers.get(slowest.worker)
+    reason = "open_activation" if last is not None and last.depth > 0 else "undecided_wait"
+    return Holder(slowest.worker, reason, max(slowest.decided_ns or 0, closed.end_ns))
 
 
 def _unmatched(folded: Folded) -> Holder | None:
     """Return the first read whose send nobody has logged."""
-    reads = folded.behind[0].receives
-    sends = folded.whole.state.sends
+    reads = folded.undecided_scans[0].receives
+    sends = folded.summary.state.sends
     if reads.is_empty():
         return None
-    found = sends.find(reads, int(reads["t"].max() or 0))  # type: ignore[arg-type]  # of a column of integers
-    lost = reads.join(found, on=["worker", "order"], how="anti").sort("t", "worker")
+    stitched_reads = sends.find(reads, int(reads["t"].max() or 0))  # type: ignore[arg-type]  # of a column of integers
+    lost = reads.join(stitched_reads, on=["worker", "order"], how="anti").sort("t", "worker")
     return None if lost.is_empty() else Holder(lost["worker"][0], "unmatched_read", lost["t"][0])

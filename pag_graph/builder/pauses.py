@@ -52,20 +52,20 @@ def pause_begins(log: TraceLog, worker: int, start: int, clock: Clock, sought: S
     array
         Ascending; O(rows) in time, O(rows of a row group, or of the longest activation) in memory.
     """
-    none = np.empty(0, np.int64)
-    found, open_applications, first = [none], none, start
-    for block, whole in _blocks(log, worker, start):
-        gaps = rows_after_gaps(block["seq"]) if sought.gapless else none
+    no_rows = np.empty(0, np.int64)
+    begins_of_blocks, open_applications, first = [no_rows], no_rows, start
+    for block, is_whole in _blocks(log, worker, start):
+        gaps = rows_after_gaps(block["seq"]) if sought.gapless else no_rows
         rows = PolledRows(block["kind"], clock.common(block["t_ns"]), block["operator"], gaps)
-        begins, done = pauses_of(rows, sought.pause_ns)
-        end = len(block["kind"]) if whole else done
+        begins, rows_done = pauses_of(rows, sought.pause_ns)
+        end = len(block["kind"]) if is_whole else rows_done
         outside, open_applications = _outside(rows, open_applications, end)
         begins = begins[begins <= end]
-        found.append(first + begins[outside[begins]])
+        begins_of_blocks.append(first + begins[outside[begins]])
         first += end
         for name in _COLUMNS:
             block[name] = block[name][end:]
-    return np.concatenate(found)
+    return np.concatenate(begins_of_blocks)
 
 
 def _blocks(log: TraceLog, worker: int, start: int) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -92,7 +92,7 @@ def _outside(rows: PolledRows, open_applications: I64, end: int) -> tuple[NDArra
     row, starts, number = application_marks(rows)
     innermost = applications(starts, number, open_applications)[0]
     outside = innermost[np.searchsorted(row, np.arange(len(rows.kind) + 1), side="left")] == -1
-    done = int(np.searchsorted(row, end, side="left"))
-    left = applications(starts[:done], number[:done], open_applications)[3]
+    marks_done = int(np.searchsorted(row, end, side="left"))
+    open_marks = applications(starts[:marks_done], number[:marks_done], open_applications)[3]
     # The first one that was open before has the number -2.
-    return outside, np.concatenate((number, open_applications[::-1], [-1]))[left]
+    return outside, np.concatenate((number, open_applications[::-1], [-1]))[open_marks]

@@ -281,8 +281,11 @@ def _clocks_of(
         clocks = dict(estimate.clocks)
     if known is not None and of(rules).aligned:
         # They may not change under what is committed.
-        kept = known.run["clocks"]
-        clocks = {w: Clock(offset_ns=kept["offset_ns"][str(w)], drift=kept["drift"][str(w)]) for w in workers}
+        committed_clocks = known.run["clocks"]
+        clocks = {
+            w: Clock(offset_ns=committed_clocks["offset_ns"][str(w)], drift=committed_clocks["drift"][str(w)])
+            for w in workers
+        }
     return clocks, estimate
 
 
@@ -306,8 +309,8 @@ def _by_worker(workers: Sequence[int], table: pa.Table, estimate: ClockEstimate 
 
 def clocks_by_messages(trace: Trace, rules: RuleSet, parameters: RuleParameters) -> bool:
     """Say whether the workers' clocks are aligned by the messages between them, and not by recorded offsets."""
-    wanted = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
-    return wanted and of(rules).aligned
+    by_messages = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
+    return by_messages and of(rules).aligned
 
 
 def _pauses(clocks: Mapping[int, Clock], start: Mapping[int, int], sought: Sought, log: TraceLog, worker: int) -> I64:
@@ -329,5 +332,5 @@ def _says_nothing_of_idleness(trace: Trace, log: TraceLog, workers: tuple[int, .
 
 def run_id_of(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:
     """Return the identity of a run: rule sets, parameters and releases of this package each make it another one."""
-    what = json.dumps([trace_id, str(rules), asdict(parameters), _product()], sort_keys=True)
-    return hashlib.sha256(what.encode()).hexdigest()[:16]
+    identity = json.dumps([trace_id, str(rules), asdict(parameters), _product()], sort_keys=True)
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]

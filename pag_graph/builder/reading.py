@@ -68,29 +68,29 @@ def read_columns(
     absent = {name: words[name][1] if name in words else ABSENT if name in numbers else 0 for name in names}
     absent |= {name: NEVER for name in names if name in MOMENTS}
     sound = True
-    done = 0
+    rows_done = 0
     for table in log.tables(worker, low, high, names):
-        end = done + table.num_rows
+        end = rows_done + table.num_rows
         for name in table.column_names:
             if name not in columns:
                 columns[name] = np.empty(rows, np.int64 if name in numbers else np.int8)
-                columns[name][:done] = absent[name]
-            at = done
+                columns[name][:rows_done] = absent[name]
+            position = rows_done
             for chunk in table[name].chunks:
-                into = columns[name][at : at + len(chunk)]
-                at += len(chunk)
+                target = columns[name][position : position + len(chunk)]
+                position += len(chunk)
                 if name in numbers:
-                    sound &= _integers(name, chunk, into)
+                    sound &= _integers(name, chunk, target)
                 elif name in words:
-                    sound &= _words(name, chunk, *words[name], into)
+                    sound &= _words(name, chunk, *words[name], target)
                 else:
-                    into[:] = chunk.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+                    target[:] = chunk.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         for name in names:
             if name not in table.column_names:
                 sound &= TRACE_EVENTS.field(name).nullable
                 if name in columns:
-                    columns[name][done:end] = absent[name]
-        done = end
+                    columns[name][rows_done:end] = absent[name]
+        rows_done = end
     for name in names:
         if name not in columns:
             columns[name] = _all_absent(name, rows, absent[name], number=name in numbers)
@@ -116,40 +116,40 @@ def nothing(rows: int) -> I64:
 _NOTHING = [np.empty(0, np.int64)]
 
 
-def _integers(name: str, chunk: pa.Array, into: I64) -> bool:
+def _integers(name: str, chunk: pa.Array, target: I64) -> bool:
     """Copy a chunk of integers; say whether all values are such as the column may have."""
     if name in MOMENTS:
         chunk = pc.fill_null(chunk, NEVER)
     nulls = chunk.null_count
     if nulls == len(chunk):
-        into[:] = ABSENT
+        target[:] = ABSENT
         return not nulls or TRACE_EVENTS.field(name).nullable
     if not pa.types.is_integer(chunk.type):
         chunk = chunk.cast(TRACE_EVENTS.field(name).type)
     valid, content = chunk.buffers()
     values = np.frombuffer(content, chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
     if nulls:
-        low, high = fill_absent(values, np.frombuffer(valid, np.uint8), chunk.offset, into)
+        low, high = fill_absent(values, np.frombuffer(valid, np.uint8), chunk.offset, target)
     else:
-        low, high = widen(values, into)
-    within = name not in LIMITS or (low >= 0 and high <= LIMITS[name])
-    return within and (not nulls or TRACE_EVENTS.field(name).nullable)
+        low, high = widen(values, target)
+    in_limits = name not in LIMITS or (low >= 0 and high <= LIMITS[name])
+    return in_limits and (not nulls or TRACE_EVENTS.field(name).nullable)
 
 
-def _words(name: str, chunk: pa.Array, meaning: Mapping[str, int], default: int, into: I8) -> bool:
+def _words(name: str, chunk: pa.Array, meaning: Mapping[str, int], default: int, target: I8) -> bool:
     """Replace a chunk of words by their codes; say whether all are such as the column may have."""
     if not isinstance(chunk, pa.DictionaryArray):
         chunk = chunk.dictionary_encode()
-    known = chunk.dictionary.to_pylist()
-    codes = np.array([*(meaning.get(word, default) for word in known), default], np.int8)
-    places = chunk.indices
-    valid, content = places.buffers()
-    values = np.frombuffer(content, places.type.to_pandas_dtype())[places.offset : places.offset + len(places)]
-    bits = np.frombuffer(valid, np.uint8) if places.null_count else _NO_BITS
-    decode(values, bits, places.offset, codes, into)
+    chunk_words = chunk.dictionary.to_pylist()
+    codes = np.array([*(meaning.get(word, default) for word in chunk_words), default], np.int8)
+    indices = chunk.indices
+    valid, content = indices.buffers()
+    values = np.frombuffer(content, indices.type.to_pandas_dtype())[indices.offset : indices.offset + len(indices)]
+    bits = np.frombuffer(valid, np.uint8) if indices.null_count else _NO_BITS
+    decode(values, bits, indices.offset, codes, target)
     vocabulary = VOCABULARIES[name]
-    lacks = places.null_count > 0 and not TRACE_EVENTS.field(name).nullable
-    return not lacks and all(word is None or word in vocabulary for word in known)
+    lacks = indices.null_count > 0 and not TRACE_EVENTS.field(name).nullable
+    return not lacks and all(word is None or word in vocabulary for word in chunk_words)
 
 
 def check_order(trace: Trace, log: TraceLog, worker: int, low: int, high: int, columns: Mapping[str, I64]) -> None:
@@ -169,8 +169,8 @@ def check_order(trace: Trace, log: TraceLog, worker: int, low: int, high: int, c
     """
     if in_order(columns["seq"], columns["epoch"], columns["t_ns"]) and all(
         # What is in order has its least and its greatest value at its ends.
-        least <= values[0] and values[-1] <= most
-        for values, (least, most) in ((columns[name], ORDER_LIMITS[name]) for name in ("seq", "epoch", "t_ns"))
+        lowest <= values[0] and values[-1] <= highest
+        for values, (lowest, highest) in ((columns[name], ORDER_LIMITS[name]) for name in ("seq", "epoch", "t_ns"))
         if len(values)
     ):
         return

@@ -53,22 +53,22 @@ def choose_rules(trace: Trace, rules: RuleSet | None = None, *, force: bool = Fa
     `RuleSet.TIMELY` and `RuleSet.ST2` infer from the same events: the one that the trace does not ask for is a
     comparison, and no contradiction. A trace that SnailTrail 2 prepared lacks events, and nothing can force those.
     """
-    own = trace.meta.rules
-    rules = own if rules is None else rules
-    context = {"trace": str(trace.path), "rules": str(rules), "asked_for": str(own)}
+    trace_rules = trace.meta.rules
+    rules = trace_rules if rules is None else rules
+    context = {"trace": str(trace.path), "rules": str(rules), "asked_for": str(trace_rules)}
     if trace.meta.prepared and not of(rules).reads_prepared:
         message = f"{trace.path} was prepared by SnailTrail 2: events are missing that the rule set {rules} needs."
         raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", context)
-    if of(rules).states_activities == of(own).states_activities:
+    if of(rules).states_activities == of(trace_rules).states_activities:
         return rules, no_findings()
     lost = (
         f"states what its workers did and when they waited, and the rule set {rules} reads none of that"
-        if of(own).states_activities
+        if of(trace_rules).states_activities
         else f"does not state what its workers did, and the rule set {rules} takes no wait from what it logs instead"
     )
     if not force:
-        message = f"{trace.path} {lost}: its waits would be lost. It asks for the rule set {own}."
-        hint = f"Leave out --rules, or give --rules {own}; --force-rules builds by {rules} nevertheless."
+        message = f"{trace.path} {lost}: its waits would be lost. It asks for the rule set {trace_rules}."
+        hint = f"Leave out --rules, or give --rules {trace_rules}; --force-rules builds by {rules} nevertheless."
         raise UnsupportedPlanError(message, hint, context)
-    action = f"built by the rule set {rules}, as forced, though the trace asks for {own}: it {lost}"
+    action = f"built by the rule set {rules}, as forced, though the trace asks for {trace_rules}: it {lost}"
     return rules, findings(CONTRADICTS, Severity.ERROR, action, file=META)

@@ -79,7 +79,7 @@ class Saved:
         """Write it down; the state may not go on meanwhile."""
         state = self.state
         epochs = EpochRows.merged(state.epochs).after(self.closed.last)._asdict()
-        made = self.made.after(self.closed)
+        later_counts = self.made.after(self.closed)
         return orjson.dumps(
             {
                 "version": _VERSION,
@@ -89,11 +89,11 @@ class Saved:
                 "rows": dict(self.rows),
                 "complete": self.complete,
                 "tables": dict(self.tables),
-                "files": [told for file in self.files if (told := _told(file)) is not None],
+                "files": [file_entry for file in self.files if (file_entry := _file_entry(file)) is not None],
                 "estimate": self.estimate and _estimate(self.estimate),
                 "workers": {
-                    str(worker): {name: getattr(known, name) for name in _OF_WORKER}
-                    for worker, known in state.workers.items()
+                    str(worker): {name: getattr(worker_state, name) for name in _OF_WORKER}
+                    for worker, worker_state in state.workers.items()
                 },
                 "spawns": [
                     (spawn.worker, spawn.child, spawn.pos, spawn.t, spawn.epoch, spawn.seq) for spawn in state.spawns
@@ -102,14 +102,14 @@ class Saved:
                 "channels": sorted(state.channels),
                 "epochs": {name: _or_null(values) for name, values in epochs.items()},
                 "sends": {name: values.tolist() for name, values in state.sends.columns().items()},
-                "readers": _told_readers(state.sends.readers),
+                "readers": _reader_entries(state.sends.readers),
                 "spilled": [(file.name, file.rows, file.first) for file in state.sends.spilled.files],
                 "back": sorted(state.sends.spilled.back),
-                "early": _told_readers(state.sends.early),
-                "counts": [values.tolist() for values in made.counts],
-                "waiting": [values.tolist() for values in made.waiting],
-                "unknown": [values.tolist() for values in made.unknown],
-                "dropped": dict(made.dropped),
+                "early": _reader_entries(state.sends.early),
+                "counts": [values.tolist() for values in later_counts.counts],
+                "waiting": [values.tolist() for values in later_counts.waiting],
+                "unknown": [values.tolist() for values in later_counts.unknown],
+                "dropped": dict(later_counts.dropped),
             },
             # Named tuples, which are lists to a reader.
             default=tuple,
@@ -153,44 +153,46 @@ def load(info: StoreInfo) -> Saved | None:
     file = info.path / "epochs" / str(info.state.get("file"))
     content = read_state_file(info.path, info.state)
     try:
-        found = orjson.loads(content)
-        version = found["version"]
+        saved_content = orjson.loads(content)
+        version = saved_content["version"]
         if version == _VERSION:
-            return _saved(found)
+            return _saved(saved_content)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise damaged(file, f"it is no state of a build ({error!r})") from error
     raise FormatVersionError.from_found_and_known(where=str(file), found=version, known=_VERSION)
 
 
-def _saved(found: Mapping[str, Any]) -> Saved:
-    counts = found["counts"]
-    made = Made(
+def _saved(saved_content: Mapping[str, Any]) -> Saved:
+    counts = saved_content["counts"]
+    slice_sum = Made(
         counts=Counts(_ints(counts[0]), _ints(counts[1]), _ints(counts[2]), np.array(counts[3], np.uint64)),
-        waiting=Times(*(_ints(values) for values in found["waiting"])),
-        unknown=Times(*(_ints(values) for values in found["unknown"])),
-        dropped={str(reason): _int(count) for reason, count in found["dropped"].items()},
+        waiting=Times(*(_ints(values) for values in saved_content["waiting"])),
+        unknown=Times(*(_ints(values) for values in saved_content["unknown"])),
+        dropped={str(reason): _int(count) for reason, count in saved_content["dropped"].items()},
     )
-    sends = {name: _ints(found["sends"][name]) for name in SENDS}
+    sends = {name: _ints(saved_content["sends"][name]) for name in SENDS}
     state = RunState(
-        workers={int(worker): _worker(known) for worker, known in found["workers"].items()},
-        spawns=tuple(_spawn(values) for values in found["spawns"]),
-        operators=frozenset(_ints(found["operators"]).tolist()),
-        channels=frozenset(_ints(found["channels"]).tolist()),
-        epochs=[_epochs(found["epochs"])],
-        sends=SendBook(sends, _readers(found["readers"]), _readers(found["early"]), _spilled(found)),
+        workers={int(worker): _worker(entry) for worker, entry in saved_content["workers"].items()},
+        spawns=tuple(_spawn(values) for values in saved_content["spawns"]),
+        operators=frozenset(_ints(saved_content["operators"]).tolist()),
+        channels=frozenset(_ints(saved_content["channels"]).tolist()),
+        epochs=[_epochs(saved_content["epochs"])],
+        sends=SendBook(
+            sends, _readers(saved_content["readers"]), _readers(saved_content["early"]), _spilled(saved_content)
+        ),
     )
-    estimate = found["estimate"]
+    estimate = saved_content["estimate"]
     return Saved(
         state=state,
-        closed=Closed(*(_int(value) for value in found["closed"])),
-        answered=_answered(*found["answered"]),
-        made=made,
-        fingerprint=_int(found["fingerprint"]),
-        rows={str(name): _int(count) for name, count in found["rows"].items()},
+        closed=Closed(*(_int(value) for value in saved_content["closed"])),
+        answered=_answered(*saved_content["answered"]),
+        made=slice_sum,
+        fingerprint=_int(saved_content["fingerprint"]),
+        rows={str(name): _int(count) for name, count in saved_content["rows"].items()},
         estimate=None if estimate is None else _clocks(estimate),
-        complete=bool(found["complete"]),
-        tables={str(name): _int(checksum) for name, checksum in found["tables"].items()},
-        files=[_file(values) for values in found["files"]],
+        complete=bool(saved_content["complete"]),
+        tables={str(name): _int(checksum) for name, checksum in saved_content["tables"].items()},
+        files=[_file(values) for values in saved_content["files"]],
     )
 
 
@@ -232,7 +234,7 @@ def _worker(known: Mapping[str, Any]) -> WorkerState:
     )
 
 
-def _told(file: EventFile) -> list[Any] | None:
+def _file_entry(file: EventFile) -> list[Any] | None:
     """Return what a file of events is known by; None where its footer does not tell all, so that it is opened again."""
     if not file.groups or None in file.groups or None in file.numbers:
         return None
@@ -277,7 +279,7 @@ def _epochs(columns: Mapping[str, Any]) -> EpochRows:
     return EpochRows.of([np.vstack(rows)])
 
 
-def _told_readers(readers: Mapping[int, set[int]]) -> list[tuple[int, list[int]]]:
+def _reader_entries(readers: Mapping[int, set[int]]) -> list[tuple[int, list[int]]]:
     return [(vertex, sorted(workers)) for vertex, workers in readers.items()]
 
 
@@ -285,23 +287,23 @@ def _readers(values: Any) -> dict[int, set[int]]:
     return {_int(vertex): {_int(worker) for worker in workers} for vertex, workers in values}
 
 
-def _spilled(found: Mapping[str, Any]) -> Spilled:
+def _spilled(saved_content: Mapping[str, Any]) -> Spilled:
     files = [
-        SpilledFile(str(name), _int(rows), tuple((_int(who), _int(t), _int(vertex)) for who, t, vertex in first))
-        for name, rows, first in found["spilled"]
+        SpilledFile(str(name), _int(rows), tuple((_int(worker), _int(t), _int(vertex)) for worker, t, vertex in first))
+        for name, rows, first in saved_content["spilled"]
     ]
-    return Spilled(files, _ints(found["back"]).tolist())
+    return Spilled(files, _ints(saved_content["back"]).tolist())
 
 
-def _clocks(found: Mapping[str, Any]) -> ClockEstimate:
+def _clocks(entry: Mapping[str, Any]) -> ClockEstimate:
     return ClockEstimate(
         clocks={
             int(worker): Clock(offset_ns=_int(offset), drift=float(drift))
-            for worker, (offset, drift) in found["clocks"].items()
+            for worker, (offset, drift) in entry["clocks"].items()
         },
-        uncertainty_ns={int(worker): _or_none(_int, bound) for worker, bound in found["uncertainty_ns"].items()},
-        margin_ns=_or_none(_int, found["margin_ns"]),
-        messages=_int(found["messages"]),
+        uncertainty_ns={int(worker): _or_none(_int, bound) for worker, bound in entry["uncertainty_ns"].items()},
+        margin_ns=_or_none(_int, entry["margin_ns"]),
+        messages=_int(entry["messages"]),
     )
 
 

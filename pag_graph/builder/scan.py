@@ -71,7 +71,7 @@ class SliceRows(NamedTuple):
     readers: pl.DataFrame
 
 
-def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
+def read_slice(plan: RunPlan, part: Slice, *, with_details: bool = True) -> SliceRows:
     """Read the rows of a slice, check that each worker's log does not contradict itself, and match its messages.
 
     What only sends in other slices can tell is added by `settled`.
@@ -80,7 +80,7 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     ----------
     plan, part
         The build and the slice.
-    whole
+    with_details
         Whether to read also what only `assemble` asks for; it is absent otherwise.
 
     Returns
@@ -92,7 +92,7 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     rules = wait_rules(plan.rules)
 
     def read(worker: int) -> tuple[WorkerRows, Survey]:
-        rows = read_rows(plan, worker, part, whole=whole)
+        rows = read_rows(plan, worker, part, with_details=with_details)
         return rows, rules.survey(rows)
 
     surveyed = each(read, sorted(part.rows))
@@ -129,7 +129,7 @@ def settled(plan: RunPlan, read: SliceRows, stitched: pl.DataFrame | None) -> Sl
     return read._replace(surveys=each(settle, list(zip(read.rows, read.surveys, strict=True))))
 
 
-def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) -> WorkerRows:
+def read_rows(plan: RunPlan, worker: int, part: Slice, *, with_details: bool = True) -> WorkerRows:
     """Read the rows of a worker in a slice, and check that they do not contradict each other.
 
     Raises
@@ -137,21 +137,21 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
     TraceFormatError
         If they do.
     StoreConflictError
-        If the row before them is not the one behind which an earlier build stopped.
+        If the row before them is not the last row of the earlier build.
     """  # noqa: DOC501  (what makes the error is taken for one)
     low, high = part.rows[worker]
-    names = [*_COLUMNS, *(_DETAILS if whole else ()), *of(plan.rules).columns]
+    names = [*_COLUMNS, *(_DETAILS if with_details else ()), *of(plan.rules).columns]
     first = max(low - 1, 0)
     table: dict[str, Any] = read_columns(plan.log, worker, first, high, names, _WORDS)
     check_order(plan.trace, plan.log, worker, low, high, table)
-    done, last_row = plan.follows.get(worker, (-1, None))
-    if done == low and last_row is not None:
+    rows_done, last_row = plan.follows.get(worker, (-1, None))
+    if rows_done == low and last_row is not None:
         before = (table["seq"][0], plan.clocks[worker].common(table["t_ns"])[0], table["epoch"][0])
         if before != last_row[:3]:
             # The log is not the one that was read before.
             raise another_story([last_row.epoch])
     columns = {name: values[low - first :] for name, values in table.items()}
-    if not whole:
+    if not with_details:
         columns |= dict.fromkeys(_DETAILS, nothing(high - low))
     kind = np.empty(high - low, np.int8)
     decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, kind)
@@ -207,7 +207,7 @@ def _arrivals(plan: RunPlan, worker: int, columns: Mapping[str, Any]) -> I64:
 
 
 def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> SliceScan:
-    """Summarise what of a slice reaches beyond it.
+    """Summarise what other slices need to know of a slice.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
         return _epoch_rows(rows, survey), _worker_scan(rows, survey, part), _spawns(rows), operators, channels
 
     looked = each(look, list(zip(read.rows, read.surveys, strict=True)))
-    workers = {rows.worker: found for rows, (_, found, *_) in zip(read.rows, looked, strict=True)}
+    workers = {rows.worker: worker_scan for rows, (_, worker_scan, *_) in zip(read.rows, looked, strict=True)}
     if waits:
         for rows, survey in zip(read.rows, read.surveys, strict=True):
             wait = rules.last_wait(rows, survey, setting)
@@ -249,10 +249,10 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
 
 
 def _worker_scan(rows: WorkerRows, survey: Survey, part: Slice) -> WorkerScan:
-    kept = survey.dropped == 0
+    kept_rows = survey.dropped == 0
     first = last = last_row = None
-    if kept.any():
-        head, tail = int(kept.argmax()), rows.rows - 1 - int(kept[::-1].argmax())
+    if kept_rows.any():
+        head, tail = int(kept_rows.argmax()), rows.rows - 1 - int(kept_rows[::-1].argmax())
         first, last = (
             VertexAt(2 * (rows.first_order + row), int(rows.t[row]), int(rows.epoch[row])) for row in (head, tail)
         )
@@ -274,13 +274,13 @@ def _worker_scan(rows: WorkerRows, survey: Survey, part: Slice) -> WorkerScan:
 
 def _numbers(kind: I8, values: I64, kinds: tuple[int, ...]) -> set[int]:
     """Say which numbers occur; small ones, as those of operators and channels are, are marked in one pass."""
-    wanted = np.zeros(_KIND_CODES, np.bool_)
-    wanted[list(kinds)] = True
+    is_asked_kind = np.zeros(_KIND_CODES, np.bool_)
+    is_asked_kind[list(kinds)] = True
     marked = np.zeros(_SMALL, np.bool_)
     numbers: set[int] = set()
-    if mark_numbers(kind, values, wanted, marked):
-        asked = values[wanted[kind]]
-        numbers.update(np.unique(asked[asked >= _SMALL]).tolist())
+    if mark_numbers(kind, values, is_asked_kind, marked):
+        numbers_of_kinds = values[is_asked_kind[kind]]
+        numbers.update(np.unique(numbers_of_kinds[numbers_of_kinds >= _SMALL]).tolist())
     numbers.update(np.flatnonzero(marked).tolist())
     return numbers
 

@@ -102,8 +102,8 @@ class SendBook:
         send, receive = send[in_time], receive[in_time]
         first = self._first_reads(columns["id"][send], receives["worker"].to_numpy()[receive])
         send, receive = send[first], receive[first]
-        found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
-        return frame_of(found | {name: columns[name][send] for name in ("id", "t", "epoch")}, STITCHED)
+        stitched_columns = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
+        return frame_of(stitched_columns | {name: columns[name][send] for name in ("id", "t", "epoch")}, STITCHED)
 
     def _first_reads(self, vertex: I64, worker: I64) -> I64:
         """Return the places of the reads by workers that had not read the message before, nor do so in a row before."""
@@ -112,39 +112,41 @@ class SendBook:
         if not self.readers:
             return first
         pairs = zip(first.tolist(), vertex[first].tolist(), worker[first].tolist(), strict=True)
-        return np.array([at for at, send, reader in pairs if reader not in self.readers.get(send, ())], np.int64)
+        return np.array([row for row, send, reader in pairs if reader not in self.readers.get(send, ())], np.int64)
 
     def _take_back(self, receives: pl.DataFrame) -> None:
         """Take the sends of receives back from the files; they go before those that were sent later."""
         if self.place is None:
             return
-        self.spilled, found = self.spilled.take_back(receives, self.place)
-        for sends in found:
+        self.spilled, loaded_sends = self.spilled.take_back(receives, self.place)
+        for sends in loaded_sends:
             self.readers.update(_copied(sends.readers))
-        parts = [*(sends.columns for sends in found), self.columns()]
+        parts = [*(sends.columns for sends in loaded_sends), self.columns()]
         self._columns = {name: np.concatenate([part[name] for part in parts]) for name in SENDS}
 
-    def spill(self, before_ns: int, done: Mapping[int, int]) -> None:
+    def spill(self, before_ns: int, done_rows: Mapping[int, int]) -> None:
         """Write sends that were made before an instant to a file, if they are many, and forget them here.
 
         Parameters
         ----------
         before_ns
             The instant.
-        done
+        done_rows
             Per worker: so many of its rows are done, and will not be scanned again.
         """
         columns = self.columns()
         if self.place is None or len(columns["id"]) < FILE_ROWS:
             return
-        old = (columns["t"] < before_ns) & _within(columns["id"], done) & ~np.isin(columns["id"], list(self._taken))
-        if np.count_nonzero(old) < FILE_ROWS:
+        early_sends = (
+            (columns["t"] < before_ns) & _within(columns["id"], done_rows) & ~np.isin(columns["id"], list(self._taken))
+        )
+        if np.count_nonzero(early_sends) < FILE_ROWS:
             return
-        sends = {name: values[old] for name, values in columns.items()}
+        sends = {name: values[early_sends] for name, values in columns.items()}
         self.spilled = self.spilled.with_sends(sends, self.readers, self.place)
         for vertex in sends["id"].tolist():
             self.readers.pop(vertex, None)
-        self._columns = {name: values[~old] for name, values in columns.items()}
+        self._columns = {name: values[~early_sends] for name, values in columns.items()}
 
     def take(self, stitched: pl.DataFrame) -> None:
         """Count that receives were found to belong to sends of the book."""
@@ -160,7 +162,7 @@ class SendBook:
             self._new = []
         return self._columns
 
-    def forget(self, done: Mapping[int, int]) -> None:
+    def forget(self, done_rows: Mapping[int, int]) -> None:
         """Forget sends that all receivers have read, if they lie in the rows that are done: so many per worker."""
         if not self._taken:
             return
@@ -168,29 +170,31 @@ class SendBook:
         read = np.zeros(len(columns["id"]), np.int64)
         for row in np.flatnonzero(np.isin(columns["id"], list(self._taken))).tolist():
             vertex = int(columns["id"][row])
-            if _order(vertex) <= done.get(vertex >> POSITION_BITS, 0):
+            if _order(vertex) <= done_rows.get(vertex >> POSITION_BITS, 0):
                 read[row] = len(self._taken.pop(vertex))
         missing = columns["missing"] - read
-        kept = (missing != 0) | (read == 0)
-        for vertex in columns["id"][~kept].tolist():
+        is_unread = (missing != 0) | (read == 0)
+        for vertex in columns["id"][~is_unread].tolist():
             del self.readers[vertex]
-        self._columns = {name: values[kept] for name, values in columns.items()} | {"missing": missing[kept]}
+        self._columns = {name: values[is_unread] for name, values in columns.items()} | {"missing": missing[is_unread]}
 
-    def decided(self, done: Mapping[int, int]) -> SendBook:
+    def decided(self, done_rows: Mapping[int, int]) -> SendBook:
         """Return the book of the rows that are done alone: what an append goes on from.
 
         Sends behind them are scanned again; of those only the reads that are done are kept.
         """
-        self.forget(done)
+        self.forget(done_rows)
         columns = self.columns()
-        kept = _within(columns["id"], done)
+        is_decided = _within(columns["id"], done_rows)
         # What `forget` has left lies behind the rows that are done; who read it in its own slice is seen again there.
         early = dict(self._taken)
         for vertex, workers in self.early.items():
-            if _order(vertex) > done.get(vertex >> POSITION_BITS, 0):
+            if _order(vertex) > done_rows.get(vertex >> POSITION_BITS, 0):
                 early[vertex] = early.get(vertex, set()) | workers
-        readers = {vertex: self.readers[vertex] for vertex in columns["id"][kept].tolist() if vertex in self.readers}
-        book = SendBook({name: values[kept] for name, values in columns.items()}, readers, early, self.spilled)
+        readers = {
+            vertex: self.readers[vertex] for vertex in columns["id"][is_decided].tolist() if vertex in self.readers
+        }
+        book = SendBook({name: values[is_decided] for name, values in columns.items()}, readers, early, self.spilled)
         book.place = self.place
         return book
 
@@ -203,8 +207,8 @@ class SendBook:
         if self._taken:
             read = np.array([len(self._taken.get(vertex, ())) for vertex in columns["id"].tolist()], np.int64)
             columns["missing"] = columns["missing"] - read
-        kept = columns["missing"] != 0
-        order = np.flatnonzero(kept)[np.argsort(columns["id"][kept], kind="stable")]
+        is_unread = columns["missing"] != 0
+        order = np.flatnonzero(is_unread)[np.argsort(columns["id"][is_unread], kind="stable")]
         return frame_of({name: values[order] for name, values in columns.items()}, SENDS)
 
     def first_unread_ns(self) -> int | None:
@@ -217,11 +221,11 @@ class SendBook:
     def count_unread(self) -> tuple[int, tuple[int, int] | None]:
         """Return how many sends `unread` would, and when and by which vertex the first was made; no file is read."""
         columns = self.columns()
-        taken = np.array([len(self._taken.get(vertex, ())) for vertex in columns["id"].tolist()], np.int64)
-        left = columns["missing"] != taken
+        taken_reads = np.array([len(self._taken.get(vertex, ())) for vertex in columns["id"].tolist()], np.int64)
+        is_unread = columns["missing"] != taken_reads
         first = [(t, vertex) for file in self.spilled.files for _, t, vertex in file.first]
-        first += zip(columns["t"][left].tolist(), columns["id"][left].tolist(), strict=True)
-        return int(np.count_nonzero(left)) + self.spilled.rows, min(first, default=None)
+        first += zip(columns["t"][is_unread].tolist(), columns["id"][is_unread].tolist(), strict=True)
+        return int(np.count_nonzero(is_unread)) + self.spilled.rows, min(first, default=None)
 
     def unread_since(self, workers: Sequence[int], stitched: pl.DataFrame) -> dict[int, int]:
         """Return, per worker that has not read all that was sent to it, when the first such message was sent.
@@ -234,7 +238,7 @@ class SendBook:
             Reads that `take` has not counted, as from `find`.
         """
         columns = self.columns()
-        everyone, since = columns["receiver"] == EVERYONE, {}
+        everyone, first_unread = columns["receiver"] == EVERYONE, {}
         reader, vertices = (stitched[name].to_numpy() for name in ("worker", "id"))
         for worker in workers:
             read = [vertex for vertex, readers in self.readers.items() if worker in readers]
@@ -244,8 +248,8 @@ class SendBook:
                 t for file in self.spilled.files for receiver, t, _ in file.first if receiver in {worker, EVERYONE}
             ]
             if first or unread.any():
-                since[worker] = min([*first, *([int(columns["t"][unread].min())] if unread.any() else [])])
-        return since
+                first_unread[worker] = min([*first, *([int(columns["t"][unread].min())] if unread.any() else [])])
+        return first_unread
 
     def copy(self) -> SendBook:
         """Return a book that stays as it is when this one goes on."""
@@ -262,12 +266,12 @@ def _copied(readers: Readers | None) -> dict[int, set[int]]:
 _NONE = pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
 
 
-def _within(vertices: I64, done: Mapping[int, int]) -> NDArray[np.bool_]:
+def _within(vertices: I64, done_rows: Mapping[int, int]) -> NDArray[np.bool_]:
     """Say which vertices lie in the rows that are done, so many per worker."""
-    rows = np.zeros(max(done, default=0) + 2, np.int64)
-    rows[list(done)] = list(done.values())
-    within: NDArray[np.bool_] = _orders(vertices) <= rows[np.minimum(vertices >> POSITION_BITS, len(rows) - 1)]
-    return within
+    rows = np.zeros(max(done_rows, default=0) + 2, np.int64)
+    rows[list(done_rows)] = list(done_rows.values())
+    is_within: NDArray[np.bool_] = _orders(vertices) <= rows[np.minimum(vertices >> POSITION_BITS, len(rows) - 1)]
+    return is_within
 
 
 def _orders(vertices: I64) -> I64:

@@ -77,35 +77,35 @@ class Spilled:
         name = place.write_sends(pa.table({**{name: columns[name] for name in SENDS}, _READERS: known}))
         return Spilled([*self.files, SpilledFile(name, len(columns["id"]), _first(columns))], self.back)
 
-    def take_back(self, receives: pl.DataFrame, place: SendFiles) -> tuple[Spilled, list[Loaded]]:
+    def take_back(self, receives: pl.DataFrame, send_files: SendFiles) -> tuple[Spilled, list[Loaded]]:
         """Return this without the sends of some receives, and these sends."""
-        files, back, found = [], self.back, []
+        files, back, loaded_sends = [], self.back, []
         for file in self.files:
-            table = place.read_sends(file.name)
+            table = send_files.read_sends(file.name)
             columns = _columns(table)
             waiting = ~np.isin(columns["id"], list(back))
-            here, _ = first_sends({name: values[waiting] for name, values in columns.items()}, receives)
-            rows = np.unique(np.flatnonzero(waiting)[here])
+            matched, _ = first_sends({name: values[waiting] for name, values in columns.items()}, receives)
+            rows = np.unique(np.flatnonzero(waiting)[matched])
             if not len(rows):
                 files.append(file)
                 continue
-            found.append(_loaded(table, columns, rows))
+            loaded_sends.append(_loaded(table, columns, rows))
             waiting[rows] = False
             ids = columns["id"].tolist()
             back = back | frozenset(columns["id"][rows].tolist()) if waiting.any() else back.difference(ids)
             if waiting.any():
-                left = {name: values[waiting] for name, values in columns.items()}
-                files.append(SpilledFile(file.name, int(np.count_nonzero(waiting)), _first(left)))
-        return Spilled(files, back), found
+                waiting_sends = {name: values[waiting] for name, values in columns.items()}
+                files.append(SpilledFile(file.name, int(np.count_nonzero(waiting)), _first(waiting_sends)))
+        return Spilled(files, back), loaded_sends
 
-    def load(self, place: SendFiles) -> list[Loaded]:
+    def load(self, send_files: SendFiles) -> list[Loaded]:
         """Return all sends that wait."""
-        found = []
+        loaded_sends = []
         for file in self.files:
-            table = place.read_sends(file.name)
+            table = send_files.read_sends(file.name)
             columns = _columns(table)
-            found.append(_loaded(table, columns, np.flatnonzero(~np.isin(columns["id"], list(self.back)))))
-        return found
+            loaded_sends.append(_loaded(table, columns, np.flatnonzero(~np.isin(columns["id"], list(self.back)))))
+        return loaded_sends
 
 
 _READERS = "readers"

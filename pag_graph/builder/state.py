@@ -198,8 +198,8 @@ def still_open(before: Stack, marks: Stack) -> Stack:
     number = np.array([mark.operator for mark in marks], np.int64)
     position = np.array([mark.pos for mark in marks], np.int64)
     outer = np.array([activity.operator for activity in before], np.int64)
-    left = applications(position >= 0, number, outer)[3].tolist()
-    return tuple(marks[place] if place >= 0 else before[-2 - place] for place in left)
+    open_marks = applications(position >= 0, number, outer)[3].tolist()
+    return tuple(marks[mark_number] if mark_number >= 0 else before[-2 - mark_number] for mark_number in open_marks)
 
 
 class Life(NamedTuple):

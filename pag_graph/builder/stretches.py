@@ -21,7 +21,7 @@ import polars as pl
 from pag_graph.builder.assemble import Given, assemble, known_segments
 from pag_graph.builder.epochs import NONE_CLOSED
 from pag_graph.builder.findings import without_send
-from pag_graph.builder.fold import Folded, Whole, fold, goes_on_open
+from pag_graph.builder.fold import Folded, RunSummary, fold, goes_on_open
 from pag_graph.builder.frontier import Fronts
 from pag_graph.builder.leftovers import (
     Leftovers,
@@ -96,18 +96,18 @@ def build_stretches(plan: RunPlan, sink: Sink, staging: Path, engine: Engine, pr
         return None
     make_folders(staging)
     task = partial(_do, plan, sink, staging)
-    done = engine.map(task, stretches(len(plan.slices), engine.tasks), label="assemble", progress=progress)
-    whole = [stretch for stretch in done if stretch is not None]
-    made = [made for stretch in whole for made in stretch.made]
+    stretches_or_none = engine.map(task, stretches(len(plan.slices), engine.tasks), label="assemble", progress=progress)
+    built_stretches = [stretch for stretch in stretches_or_none if stretch is not None]
+    slice_results = [slice_result for stretch in built_stretches for slice_result in stretch.made]
     folded = None
-    if len(whole) == len(done):
+    if len(built_stretches) == len(stretches_or_none):
         progress("stitch", 0, 1)
         engine.stitch(staging, plan.parameters.horizon_ns)
         progress("stitch", 1, 1)
-        folded = _confirmed(plan, sink, staging, engine, progress, whole)
+        folded = _confirmed(plan, sink, staging, engine, progress, built_stretches)
     if folded is None:
-        for slice_made in made:
-            sink.discard(slice_made.parts)
+        for slice_result in slice_results:
+            sink.discard(slice_result.parts)
         shutil.rmtree(staging)
     return folded
 
@@ -115,44 +115,51 @@ def build_stretches(plan: RunPlan, sink: Sink, staging: Path, engine: Engine, pr
 def _do(plan: RunPlan, sink: Sink, staging: Path, numbers: range) -> Stretch | None:
     """Read the slices of a stretch, and assemble and write them; the last one of the run is only scanned."""
     plan = replace(plan, log=plan.log.forward())
-    stretch, state, left = Stretch(), RunState(), Leftovers(staging, numbers.start)
+    stretch, state, leftovers = Stretch(), RunState(), Leftovers(staging, numbers.start)
     count = len(plan.slices)
-    before: _Seen | None = None
+    before: _ReadSlice | None = None
     with ThreadPoolExecutor(1) as ahead:
         reading = ahead.submit(read_slice, plan, plan.slices[numbers.start])
-        back = read_slice(plan, plan.slices[numbers.start - 1], whole=False) if numbers.start else None
+        back = read_slice(plan, plan.slices[numbers.start - 1], with_details=False) if numbers.start else None
         for number in numbers:
             part, read = plan.slices[number], reading.result()
             if number + 1 < count:
-                reading = ahead.submit(read_slice, plan, plan.slices[number + 1], whole=number + 1 < numbers.stop)
-            found = scan(plan, part, read, waits=False)
-            state.sends.add(found.sends, found.readers)
+                reading = ahead.submit(
+                    read_slice, plan, plan.slices[number + 1], with_details=number + 1 < numbers.stop
+                )
+            slice_scan = scan(plan, part, read, waits=False)
+            state.sends.add(slice_scan.sends, slice_scan.readers)
             if back is not None:
                 if not _look_back(plan, numbers.start, back, stretch, state):
                     return None
                 back = None
-            stretch.scans.append(left.add(found))
-            begun = {w for seen in stretch.scans[:-1] for w, known in seen.workers.items() if known.last is not None}
-            begun |= {worker for worker, known in state.workers.items() if known.last is not None}
-            if number + 1 < count and goes_on_open(plan, found, begun):
+            stretch.scans.append(leftovers.add(slice_scan))
+            begun_workers = {
+                w
+                for earlier_scan in stretch.scans[:-1]
+                for w, worker_scan in earlier_scan.workers.items()
+                if worker_scan.last is not None
+            }
+            begun_workers |= {worker for worker, worker_scan in state.workers.items() if worker_scan.last is not None}
+            if number + 1 < count and goes_on_open(plan, slice_scan, begun_workers):
                 _discard(stretch, sink)
                 return None
             if before is not None:
                 _make(plan, sink, before, stretch, state)
-            before = _Seen(part, found, read)
+            before = _ReadSlice(part, slice_scan, read)
             del read
         if before is not None and numbers.stop < count:
-            behind = reading.result()
-            state.sends.add(behind.sends, behind.readers)
+            next_rows = reading.result()
+            state.sends.add(next_rows.sends, next_rows.readers)
             _make(plan, sink, before, stretch, state)
             if state.is_open:
                 _discard(stretch, sink)
                 return None
-    left.write()
+    leftovers.write()
     return stretch
 
 
-class _Seen(NamedTuple):
+class _ReadSlice(NamedTuple):
     """A slice that has been read and not been made."""
 
     part: Slice
@@ -165,28 +172,28 @@ def _look_back(plan: RunPlan, number: int, read: SliceRows, stretch: Stretch, st
     part = plan.slices[number - 1]
     state.sends.add(read.sends, read.readers)
     read = settled(plan, read, state.sends.find(read.receives, plan.parameters.horizon_ns))
-    found = scan(plan, part, read)
-    births = _births(part, _births_in([found], plan))
-    segments = known_segments(part, found, births)
+    slice_scan = scan(plan, part, read)
+    births = _births(part, _births_in([slice_scan], plan))
+    segments = known_segments(part, slice_scan, births)
     before = {worker for earlier in plan.slices[:number] for worker in earlier.rows}
     # Who begins here was spawned here, as far as one can tell; in the run's first slice they need not be.
     strangers = {worker for worker, (low, _) in part.rows.items() if low == 0} - births.keys() if number > 1 else ()
-    known = found.workers
-    ends = all(worker in known and known[worker].last is not None for worker in before)
+    worker_scans = slice_scan.workers
+    ends = all(worker in worker_scans and worker_scans[worker].last is not None for worker in before)
     if segments is None or strangers or not ends or not all(worker in segments for worker in before):
         return False
     stretch.births.append((part, births))
-    state.add(found, segments)
+    state.add(slice_scan, segments)
     return not state.is_open
 
 
 def _births_in(scans: Sequence[SliceScan], plan: RunPlan) -> dict[int, Spawn]:
-    spawns = [spawn for found in scans for spawn in found.spawns]
+    spawns = [spawn for slice_scan in scans for spawn in slice_scan.spawns]
     first: dict[int, VertexAt] = {}
-    for found in scans if spawns else ():
-        for worker, known in found.workers.items():
-            if known.first is not None:
-                first.setdefault(worker, known.first)
+    for slice_scan in scans if spawns else ():
+        for worker, worker_scan in slice_scan.workers.items():
+            if worker_scan.first is not None:
+                first.setdefault(worker, worker_scan.first)
     return births_of(spawns, first, plan.workers).births
 
 
@@ -195,44 +202,44 @@ def _births(part: Slice, births: Mapping[int, Spawn]) -> dict[int, Spawn]:
     return {worker: births[worker] for worker, (low, _) in part.rows.items() if low == 0 and worker in births}
 
 
-def _make(plan: RunPlan, sink: Sink, seen: _Seen, stretch: Stretch, state: RunState) -> None:
+def _make(plan: RunPlan, sink: Sink, read_part: _ReadSlice, stretch: Stretch, state: RunState) -> None:
     """Assemble and write a slice that others follow."""
     births = _births_in(stretch.scans, plan)
-    stitched = state.sends.find(seen.found.receives, plan.parameters.horizon_ns)
-    given = Given(workers=state.workers, lives=lives_of(births, state))
-    graph = assemble(plan, given, settled(plan, seen.read, stitched))
+    stitched = state.sends.find(read_part.scan.receives, plan.parameters.horizon_ns)
+    context = Given(workers=state.workers, lives=lives_of(births, state))
+    graph = assemble(plan, context, settled(plan, read_part.read, stitched))
     stretch.made.append(Made.of(graph, sink.write(graph, provisional=False), stitched=stitched.height))
-    stretch.births.append((seen.part, _births(seen.part, births)))
+    stretch.births.append((read_part.part, _births(read_part.part, births)))
     stretch.segments.append(graph.segments)
-    state.add(seen.found, graph.segments)
+    state.add(read_part.scan, graph.segments)
 
 
 def _discard(stretch: Stretch, sink: Sink) -> None:
-    for made in stretch.made:
-        sink.discard(made.parts)
+    for slice_result in stretch.made:
+        sink.discard(slice_result.parts)
 
 
 def _confirmed(
     plan: RunPlan, sink: Sink, staging: Path, engine: Engine, progress: Progress, parts: Sequence[Stretch]
 ) -> Folded | None:
-    """See, now that all slices are read, whether what was taken for granted is so; then finish the last slice."""
-    scans = [found for stretch in parts for found in stretch.scans]
+    """Check, once all slices are read, that what the stretches assumed is true; then finish the last slice."""
+    scans = [slice_scan for stretch in parts for slice_scan in stretch.scans]
     segments = [open_ for stretch in parts for open_ in stretch.segments]
-    made = [made for stretch in parts for made in stretch.made]
+    slice_results = [slice_result for stretch in parts for slice_result in stretch.made]
     last = plan.slices[-1]
     before = RunState()
-    for found, open_ in zip(scans[:-1], segments, strict=True):
-        before.add(found, open_)
+    for slice_scan, open_ in zip(scans[:-1], segments, strict=True):
+        before.add(slice_scan, open_)
     state = before.copy()
     state.add(scans[-1], {})
-    whole = Whole.of(plan, state)
+    run_summary = RunSummary.of(plan, state)
     earlier = stitched(staging).filter(pl.col("slice") < last.number).select(pl.len()).collect().item()
     births = [birth for stretch in parts for birth in stretch.births]
-    granted = all(born == _births(part, whole.spawns.births) for part, born in births)
-    if not granted or earlier != sum(slice_made.stitched for slice_made in made):
+    granted = all(born == _births(part, run_summary.spawns.births) for part, born in births)
+    if not granted or earlier != sum(slice_result.stitched for slice_result in slice_results):
         return None
-    given = Given(workers=before.workers, lives=whole.lives, open_epoch=whole.span.last_left + 1)
-    return finished(plan, sink, staging, engine, progress, whole, [(last, given)], made, scans, before)
+    context = Given(workers=before.workers, lives=run_summary.lives, open_epoch=run_summary.span.last_left + 1)
+    return finished(plan, sink, staging, engine, progress, run_summary, [(last, context)], slice_results, scans, before)
 
 
 def finished(
@@ -241,9 +248,9 @@ def finished(
     staging: Path,
     engine: Engine,
     progress: Progress,
-    whole: Whole,
+    run_summary: RunSummary,
     items: Sequence[tuple[Slice, Given]],
-    made: Sequence[Made],
+    slice_results: Sequence[Made],
     scans: Sequence[SliceScan],
     before: RunState,
 ) -> Folded:
@@ -253,12 +260,12 @@ def finished(
     ----------
     plan, sink, staging, engine, progress
         Of the build; the leftovers of all slices are stitched.
-    whole
+    run_summary
         What all slices tell.
     items
         Slices that are not made, the last one of the run among them, and what each is assembled from.
-    made
-        Those that are.
+    slice_results
+        Results of the slices that are made.
     scans
         Of all slices.
     before
@@ -270,35 +277,42 @@ def finished(
         An append goes on before the last slice. Where more of the log can change a slice before that, there is no state
         to go on from, and nothing counts as closed.
     """
-    label = "finish" if made else "assemble"
+    label = "finish" if slice_results else "assemble"
     lost, last = lost_reads(staging), plan.slices[-1].number
     fronts = Fronts(plan, RunState())
-    for found in scans:
-        fronts.scanned(found)
-    resumable = all(fronts.decided(found, lost.filter(pl.col("slice") == found.number)) for found in scans[:-1])
+    for slice_scan in scans:
+        fronts.scanned(slice_scan)
+    resumable = all(
+        fronts.decided(slice_scan, lost.filter(pl.col("slice") == slice_scan.number)) for slice_scan in scans[:-1]
+    )
     # Of a log that goes on part of the last slice may be decided: a fold finds that out.
-    here = plan.tail and resumable
-    todo = items[:-1] if here else items
-    done = engine.map(partial(_finish, plan, sink, staging), todo, label=label, progress=progress)
-    behind = [] if here else [done.pop()]
-    decided = [*made, *done, Made(lost=without_send(plan, lost.filter(pl.col("slice") < last)))]
+    folds_last = plan.tail and resumable
+    todo = items[:-1] if folds_last else items
+    finished_results = engine.map(partial(_finish, plan, sink, staging), todo, label=label, progress=progress)
+    undecided_results = [] if folds_last else [finished_results.pop()]
+    decided = [*slice_results, *finished_results, Made(lost=without_send(plan, lost.filter(pl.col("slice") < last)))]
     frontier = before.copy()
     frontier.sends = sends_before(staging, last)
-    if here:
+    if folds_last:
         folded = fold(replace(plan, slices=plan.slices[-1:]), sink, frontier, NONE_CLOSED, progress)
         return folded._replace(decided=[*decided, *folded.decided])
-    whole.state.sends = unread_sends(staging)
-    undecided = [replace(part, lost=without_send(plan, lost.filter(pl.col("slice") >= last))) for part in behind]
+    run_summary.state.sends = unread_sends(staging)
+    undecided = [
+        replace(slice_result, lost=without_send(plan, lost.filter(pl.col("slice") >= last)))
+        for slice_result in undecided_results
+    ]
     if plan.tail and not resumable:
         # The next append makes all of it anew.
-        undecided = [replace(part, parts=sink.reopen(part.parts)) for part in (*decided, *undecided)]
+        undecided = [
+            replace(slice_result, parts=sink.reopen(slice_result.parts)) for slice_result in (*decided, *undecided)
+        ]
         decided = []
     state = frontier if resumable else RunState()
-    return Folded(decided, undecided, state, list(scans[-1:]), whole, resumable=resumable)
+    return Folded(decided, undecided, state, list(scans[-1:]), run_summary, resumable=resumable)
 
 
 def _finish(plan: RunPlan, sink: Sink, staging: Path, item: tuple[Slice, Given]) -> Made:
     """Assemble and write a slice in a task."""
-    part, given = item
-    graph = assemble(plan, given, settled(plan, read_slice(plan, part), stitched_of(staging, part.number)))
+    part, context = item
+    graph = assemble(plan, context, settled(plan, read_slice(plan, part), stitched_of(staging, part.number)))
     return Made.of(graph, sink.write(graph, provisional=part.ends_run))

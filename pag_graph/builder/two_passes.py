@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pag_graph.builder.assemble import Given, known_segments, last_segments
-from pag_graph.builder.fold import Folded, Whole, goes_on_open, join
-from pag_graph.builder.leftovers import Leftovers, make_folders, stitched_of
+from pag_graph.builder.fold import Folded, RunSummary, goes_on_open, join
+from pag_graph.builder.leftovers import Leftovers, make_folders, stitched_of, without_messages
 from pag_graph.builder.scan import read_slice, scan, settled
 from pag_graph.builder.state import RunState
 from pag_graph.builder.stretches import finished
@@ -53,15 +53,15 @@ def build_in_two_passes(plan: RunPlan, sink: Sink, staging: Path, engine: Engine
     if plan.idle_inferred:
         scans = engine.map(partial(_scan_again, plan, staging), plan.slices, label="settle", progress=progress)
     state = RunState()
-    for found in scans:
-        state.add(found, {})
-    whole = Whole.of(plan, state)
-    items = _given(plan, scans, whole, staging, engine, progress)
+    for slice_scan in scans:
+        state.add(slice_scan, {})
+    run_summary = RunSummary.of(plan, state)
+    items = _contexts(plan, scans, run_summary, staging, engine, progress)
     before = RunState()
-    for found in scans[:-1]:
-        before.add(found, {})
+    for slice_scan in scans[:-1]:
+        before.add(slice_scan, {})
     before.workers = dict(items[-1][1].workers)
-    return finished(plan, sink, staging, engine, progress, whole, items, [], scans, before)
+    return finished(plan, sink, staging, engine, progress, run_summary, items, [], scans, before)
 
 
 def _scans(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> tuple[RunPlan, list[SliceScan]]:
@@ -69,12 +69,14 @@ def _scans(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> 
     while True:
         make_folders(staging)
         scans = engine.map(partial(_scan, plan, staging), plan.slices, label="scan", progress=progress)
-        begun: set[int] = set()
+        begun_workers: set[int] = set()
         open_ = set()
-        for found in scans[:-1]:
-            if goes_on_open(plan, found, begun):
-                open_.add(found.number)
-            begun |= {worker for worker, known in found.workers.items() if known.last is not None}
+        for slice_scan in scans[:-1]:
+            if goes_on_open(plan, slice_scan, begun_workers):
+                open_.add(slice_scan.number)
+            begun_workers |= {
+                worker for worker, worker_scan in slice_scan.workers.items() if worker_scan.last is not None
+            }
         if not open_:
             return plan, scans
         shutil.rmtree(staging)
@@ -82,20 +84,19 @@ def _scans(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> 
 
 
 def _scan(plan: RunPlan, staging: Path, part: Slice) -> SliceScan:
-    left = Leftovers(staging, part.number)
-    found = left.add(scan(plan, part, read_slice(plan, part, whole=False)))
-    left.write()
-    return found
+    leftovers = Leftovers(staging, part.number)
+    slice_scan = leftovers.add(scan(plan, part, read_slice(plan, part, with_details=False)))
+    leftovers.write()
+    return slice_scan
 
 
 def _scan_again(plan: RunPlan, staging: Path, part: Slice) -> SliceScan:
     """Scan a slice whose messages are matched; what it leaves over is written already."""
-    found = scan(plan, part, _settled(plan, staging, part))
-    return replace(found, sends=found.sends.clear(), receives=found.receives.clear(), readers=found.readers.clear())
+    return without_messages(scan(plan, part, _settled(plan, staging, part)))
 
 
 def _settled(plan: RunPlan, staging: Path, part: Slice) -> SliceRows:
-    return settled(plan, read_slice(plan, part, whole=False), stitched_of(staging, part.number))
+    return settled(plan, read_slice(plan, part, with_details=False), stitched_of(staging, part.number))
 
 
 def _joined(slices: Sequence[Slice], open_: set[int]) -> tuple[Slice, ...]:
@@ -108,21 +109,26 @@ def _joined(slices: Sequence[Slice], open_: set[int]) -> tuple[Slice, ...]:
     return tuple(replace(part, number=number) for number, part in enumerate(result))
 
 
-def _given(
-    plan: RunPlan, scans: Sequence[SliceScan], whole: Whole, staging: Path, engine: Engine, progress: Progress
+def _contexts(
+    plan: RunPlan,
+    scans: Sequence[SliceScan],
+    run_summary: RunSummary,
+    staging: Path,
+    engine: Engine,
+    progress: Progress,
 ) -> list[tuple[Slice, Given]]:
     """Compose, in the order of the slices, what each is assembled from."""
 
     def composed(segments: Sequence[dict[int, int] | None]) -> list[tuple[Slice, Given]]:
         state, items = RunState(), []
-        open_epoch = whole.span.last_left + 1
-        for part, found, open_ in zip(plan.slices, scans, segments, strict=True):
-            items.append((part, Given(workers=dict(state.workers), lives=whole.lives, open_epoch=open_epoch)))
-            state.add(found, open_ or {})
+        open_epoch = run_summary.span.last_left + 1
+        for part, slice_scan, open_ in zip(plan.slices, scans, segments, strict=True):
+            items.append((part, Given(workers=dict(state.workers), lives=run_summary.lives, open_epoch=open_epoch)))
+            state.add(slice_scan, open_ or {})
         return items
 
-    births = whole.spawns.births
-    segments = [known_segments(part, found, births) for part, found in zip(plan.slices, scans, strict=True)]
+    births = run_summary.spawns.births
+    segments = [known_segments(part, slice_scan, births) for part, slice_scan in zip(plan.slices, scans, strict=True)]
     # Nobody asks how the last slice ends.
     unknown = [number for number, open_ in enumerate(segments[:-1]) if open_ is None]
     items = composed(segments)
@@ -137,5 +143,5 @@ def _given(
 
 def _segments(plan: RunPlan, staging: Path, item: tuple[Slice, Given]) -> dict[int, int]:
     """Read a slice, and say which segments are open where it ends."""
-    part, given = item
-    return last_segments(plan, given, _settled(plan, staging, part))
+    part, context = item
+    return last_segments(plan, context, _settled(plan, staging, part))
