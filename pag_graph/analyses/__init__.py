@@ -74,8 +74,8 @@ def all_entries() -> tuple[Entry, ...]:
         else:
             problem = _problem(analysis, {known.method for known in entries})
         if problem:
-            where = point.dist.name if point.dist is not None else "an unknown distribution"
-            warnings.warn(f"The analysis {point.name!r} of {where} {problem}.", stacklevel=2)
+            distribution = point.dist.name if point.dist is not None else "an unknown distribution"
+            warnings.warn(f"The analysis {point.name!r} of {distribution} {problem}.", stacklevel=2)
         else:
             module = point.value.partition(":")[0]
             entries.append(LoadedEntry(name=analysis.name, help=analysis.help, module=module, analysis=analysis))
@@ -95,12 +95,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(message)
 
 
-def _problem(analysis: object, taken: set[str]) -> str:
+def _problem(analysis: object, taken_names: set[str]) -> str:
     if not isinstance(analysis, Analysis):
         return f"is no Analysis but of type {type(analysis).__name__}"
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", analysis.name):
         return f"is called {analysis.name!r}; names are lower-case words with hyphens"
-    return f"is called {analysis.name!r} like another one" if analysis.method in taken else ""
+    return f"is called {analysis.name!r} like another one" if analysis.method in taken_names else ""
 
 
 def find_analysis(name: str) -> Analysis[Any]:

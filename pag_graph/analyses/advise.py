@@ -116,8 +116,8 @@ class Advice(Report):
     def headline(self) -> str:
         """Return what a person reads before the rows."""
         busy = ", ".join(f"{worker}: {bounds.likely:.0%}" for worker, bounds in self.ports.work.busy.items())
-        whole = f"{self.window.name.capitalize()}: {duration(self.window.span_ns)}"
-        lines = [f"{whole}; work per thread {busy}; {len(self.plan.rows)} of {len(self.ports.work.busy)} busy"]
+        window_line = f"{self.window.name.capitalize()}: {duration(self.window.span_ns)}"
+        lines = [f"{window_line}; work per thread {busy}; {len(self.plan.rows)} of {len(self.ports.work.busy)} busy"]
         first = next((row for row in self.table.to_pylist() if row["verdict"] == "insert"), None)
         if first is not None:
             lines.append(
@@ -180,37 +180,39 @@ def advise(snapshot: Snapshot, parameters: AdviseParameters | None = None) -> Ad
     Utility tells how the work would be divided, and limits the throughput of endless streams. The replay keeps what
     was recorded: its batches, its messages and its epochs. O(vertices + edges) for every port, after one sort.
     """
-    given = parameters or AdviseParameters()
-    given.check()
+    chosen = parameters or AdviseParameters()
+    chosen.check()
     run = snapshot.run
     run.require_aligned("Replays with ports need aligned clocks")
-    serial = operators_called(run, given.serial)
-    snapshot = _until(snapshot, given.until)
-    state = AdviceState() if given.state is None else read_state(Path(given.state))
-    avoided = state.avoided(given.blacklist)
+    serial = operators_called(run, chosen.serial)
+    snapshot = _until(snapshot, chosen.until)
+    state = AdviceState() if chosen.state is None else read_state(Path(chosen.state))
+    avoided = state.avoided(chosen.blacklist)
     unwanted = [operator for operator, name in port_names(run).items() if name in avoided]
-    ports = read_ports(snapshot, level=given.level, keep=given.keep, pact=given.pact, blacklist=unwanted)
+    ports = read_ports(snapshot, level=chosen.level, keep=chosen.keep, pact=chosen.pact, blacklist=unwanted)
     barrier = run.info.run.get("source", {}).get("system") == "spark"
-    replay = None if barrier or not _ends_with_epoch(run, snapshot.window) else _replay(snapshot, given, ports)
+    replay = None if barrier or not _ends_with_epoch(run, snapshot.window) else _replay(snapshot, chosen, ports)
     widen = not serial and ports.mode == "flow"
-    transfer = _transfer(given)
+    transfer = _transfer(chosen)
     if barrier:
         plan = Plan(rows=(), options=[], nodes=0, pruned=0, limited=False, before={}, after={})
     elif ports.mode == "flow":
-        plan = flow_options(ports, given.beta, new_threads=_most_threads(given, ports), widen=widen, nodes=given.nodes)
+        plan = flow_options(
+            ports, chosen.beta, new_threads=_most_threads(chosen, ports), widen=widen, nodes=chosen.nodes
+        )
     else:
-        plan = nested_options(ports, given.beta, steps=given.ports, nodes=given.nodes)
-    flags = _flags(given, ports, plan, replay, transfer)
+        plan = nested_options(ports, chosen.beta, steps=chosen.ports, nodes=chosen.nodes)
+    flags = _flags(chosen, ports, plan, replay, transfer)
     if replay is not None:
         plan = plan.replayed(replay, transfer)
     doubt = next((flag for flag in flags if flag in {"coverage", "cores_shared"}), None)
-    ranked = plan.ranked(given.rank, snapshot.window.span_ns or 1)
+    ranked = plan.ranked(chosen.rank, snapshot.window.span_ns or 1)
     rows = [
         row for rank, option in enumerate(ranked, 1) for row in option.rows(rank, snapshot.window.span_ns or 1, doubt)
     ]
     table = _table(run, rows)
-    halt = STAGE_BARRIER if barrier else _halt(given, plan, state, rows)
-    return Advice(window=snapshot.window, table=table, plan=plan, ports=ports, beta=given.beta, halt=halt, flags=flags)
+    halt = STAGE_BARRIER if barrier else _halt(chosen, plan, state, rows)
+    return Advice(window=snapshot.window, table=table, plan=plan, ports=ports, beta=chosen.beta, halt=halt, flags=flags)
 
 
 def _until(snapshot: Snapshot, epoch: int | None) -> Snapshot:

@@ -104,12 +104,14 @@ def advise_ports(snapshot: Snapshot, parameters: AdvisePortsParameters | None = 
 
 def port_rows(snapshot: Snapshot, ports: Ports) -> pa.Table:
     """Return rows of `ADVISE_PORTS`."""
-    own = {(row["operator"], row["worker"]): row for row in ports.work.own.to_dicts()}
+    own_rows = {(row["operator"], row["worker"]): row for row in ports.work.own.to_dicts()}
     path = _path_ns(snapshot, ports)
-    keys = sorted(set(own) | {(one, worker) for one, shares in ports.below.items() for worker in shares})
+    keys = sorted(
+        set(own_rows) | {(key_operator, worker) for key_operator, shares in ports.below.items() for worker in shares}
+    )
     rows = []
     for operator, worker in keys:
-        spent = own.get((operator, worker), {"own_ns": 0, "records": 0})
+        spent = own_rows.get((operator, worker), {"own_ns": 0, "records": 0})
         share = spent["own_ns"] / ports.work.life[worker]
         mu = ports.below.get(operator, {}).get(worker, Bounds(share, share, share))
         flags = [*ports.flags[operator], *(["inferred"] if mu.low < mu.high or _apportioned(ports, operator) else [])]

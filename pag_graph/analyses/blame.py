@@ -93,21 +93,21 @@ def _charged(wide: Snapshot, windows: Sequence[Window], spread_view: View | None
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
     births = wide.messages.filter(pl.col("type") == SPAWN)
     # The way back leaves a worker where a wait ended, or where it was born.
-    begun = pl.concat([wide.local.filter(pl.col("type") == WAITING), births]).sort("dst")
-    waited = np.flatnonzero((begun["type"] == WAITING).to_numpy() & (begun["duration_ns"] > 0).to_numpy())
-    start, end = (begun[name].to_numpy()[waited] for name in ("start_ns", "end_ns"))
+    starts = pl.concat([wide.local.filter(pl.col("type") == WAITING), births]).sort("dst")
+    waited = np.flatnonzero((starts["type"] == WAITING).to_numpy() & (starts["duration_ns"] > 0).to_numpy())
+    start, end = (starts[name].to_numpy()[waited] for name in ("start_ns", "end_ns"))
     # A wait counts in every window of which it has a part.
     wait, window = spread(np.searchsorted(ends, start, side="right"), np.searchsorted(begins, end) - 1)
-    since = np.maximum(start[wait], begins[window])
+    counted_from = np.maximum(start[wait], begins[window])
     messages = pl.concat([wide.enders, births]).sort("dst", "src")
     between = f"{begins[0]} and {ends[-1]} ns"
-    path, number = _paths_back(wide.local, messages, begun, waits=(waited[wait], since), between=between)
+    path, number = _paths_back(wide.local, messages, starts, waits=(waited[wait], counted_from), between=between)
     path = path.with_columns(
         index=pl.Series(number, dtype=pl.Int64),
-        since=pl.Series(since[number], dtype=pl.Int64),
+        since=pl.Series(counted_from[number], dtype=pl.Int64),
         until=pl.Series(ends[window[number]], dtype=pl.Int64),
     )
-    pieces = path.select(
+    charges = path.select(
         "type",
         "operator",
         "channel",
@@ -117,14 +117,14 @@ def _charged(wide: Snapshot, windows: Sequence[Window], spread_view: View | None
         blamed_ns=pl.min_horizontal("end_ns", "until") - pl.max_horizontal("start_ns", "since"),
     )
     if spread_view is not None:
-        on_stretches = _on_stretches(spread_view, path.filter(IS_STRETCH), pieces.schema)
-        pieces = pl.concat([pieces.filter(~IS_STRETCH), on_stretches])
-    of_piece = pieces["index"].to_numpy()
+        on_stretches = _on_stretches(spread_view, path.filter(IS_STRETCH), charges.schema)
+        charges = pl.concat([charges.filter(~IS_STRETCH), on_stretches])
+    path_of_charge = charges["index"].to_numpy()
     keys = ["worker", "by_worker", "to_worker", "type", "operator", "channel"]
     return (
-        pieces.with_columns(
-            window=pl.Series(window[of_piece], dtype=pl.Int64),
-            worker=pl.Series(begun["dst"].to_numpy()[waited[wait[of_piece]]] >> POSITION_BITS, dtype=pl.Int32),
+        charges.with_columns(
+            window=pl.Series(window[path_of_charge], dtype=pl.Int64),
+            worker=pl.Series(starts["dst"].to_numpy()[waited[wait[path_of_charge]]] >> POSITION_BITS, dtype=pl.Int32),
         )
         .filter(pl.col("blamed_ns") > 0)
         .group_by("window", *keys)
@@ -134,7 +134,7 @@ def _charged(wide: Snapshot, windows: Sequence[Window], spread_view: View | None
 
 
 def _paths_back(
-    local: pl.DataFrame, messages: pl.DataFrame, begun: pl.DataFrame, *, waits: tuple[I64, I64], between: str
+    local: pl.DataFrame, messages: pl.DataFrame, starts: pl.DataFrame, *, waits: tuple[I64, I64], between: str
 ) -> tuple[pl.DataFrame, I64]:
     """Return the edges of the path back from the end of each of some waits until an instant, and whose path it is.
 
@@ -142,10 +142,10 @@ def _paths_back(
     ----------
     local, messages
         Edges by `dst`: those of workers, and those that ended waits or gave birth.
-    begun
+    starts
         Waits and births by `dst`.
     waits
-        Per path: the row of its wait in `begun`, and the instant.
+        Per path: the row of its wait in `starts`, and the instant.
     between
         Which time is looked at, for errors.
 
@@ -163,13 +163,13 @@ def _paths_back(
     CycleError
         If a path comes back to where it was.
     """
-    to, sent, arrived = (messages[name].to_numpy() for name in ("dst", "start_ns", "end_ns"))
+    read_at, sent, arrived = (messages[name].to_numpy() for name in ("dst", "start_ns", "end_ns"))
     local_dst, local_end = read_only(local["dst"].to_numpy(), local["end_ns"].to_numpy())
-    vertex_of, wait_end = read_only(begun["dst"].to_numpy(), begun["end_ns"].to_numpy())
-    to, sent, arrived, sender = read_only(to, sent, arrived, messages["src"].to_numpy())
-    begun_first, sent_first = np.array([0, begun.height]), np.array([0, messages.height])
-    is_born, is_spawn = ((rows["type"] == SPAWN).to_numpy() for rows in (begun, messages))
-    ender = enders(Begun(begun_first, vertex_of, is_born), Messages(sent_first, to, sent, arrived, is_spawn))
+    vertex_of, wait_end = read_only(starts["dst"].to_numpy(), starts["end_ns"].to_numpy())
+    read_at, sent, arrived, sender = read_only(read_at, sent, arrived, messages["src"].to_numpy())
+    begun_first, sent_first = np.array([0, starts.height]), np.array([0, messages.height])
+    is_born, is_spawn = ((rows["type"] == SPAWN).to_numpy() for rows in (starts, messages))
+    ender = enders(Begun(begun_first, vertex_of, is_born), Messages(sent_first, read_at, sent, arrived, is_spawn))
     (index, low, high, message), outcome, vertex = walk_waits(
         *waits,
         Local(np.array([0, local.height]), local_dst, local_end),
@@ -177,9 +177,9 @@ def _paths_back(
         Sends(sender, sent),
     )
     if outcome != REACHED_START:
-        where = f"worker {worker_of_id(int(vertex))}, position {position_of(int(vertex))} (vertex {vertex})"
-        kind, what = (CycleError, "comes back to") if outcome == CYCLE else (PagError, "finds no edge into")
-        text = f"The walk back from a wait between {between} {what} {where}."
+        place = f"worker {worker_of_id(int(vertex))}, position {position_of(int(vertex))} (vertex {vertex})"
+        kind, problem = (CycleError, "comes back to") if outcome == CYCLE else (PagError, "finds no edge into")
+        text = f"The walk back from a wait between {between} {problem} {place}."
         raise kind(text, "Build the store again, and look at its findings.", {"vertex": int(vertex)})
     lengths = high - low
     nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -190,17 +190,17 @@ def _paths_back(
 
 def _on_stretches(view: View, path: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Sum what happened on stretches of paths, per path, type and operator."""
-    found = view.within(path.select("src", "dst", "index", "since", "until"))
+    edges = view.within(path.select("src", "dst", "index", "since", "until"))
     inside = nw.min_horizontal(end_ns(), "until") - nw.max_horizontal("start_ns", "since")
     keys = ["index", "worker", "type", "operator"]
     summed = view.collect(
-        found.with_columns(worker=worker_in("dst"), blamed_ns=inside)
+        edges.with_columns(worker=worker_in("dst"), blamed_ns=inside)
         .filter(nw.col("blamed_ns") > 0)
         .group_by(keys)
         .agg(nw.col("blamed_ns").sum())
     )
-    whole = summed.with_columns(channel=pl.lit(None, pl.Int64), by_worker="worker", to_worker="worker")
-    return whole.select(schema.names()).cast(schema)
+    columns = summed.with_columns(channel=pl.lit(None, pl.Int64), by_worker="worker", to_worker="worker")
+    return columns.select(schema.names()).cast(schema)
 
 
 def _view_until_waits_end(view: View) -> View:

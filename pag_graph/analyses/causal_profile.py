@@ -106,23 +106,23 @@ def _profiles(graph: ConstraintGraph, steps: int) -> pl.DataFrame:
     }
     parts = [_profile(graph, kind, key, rows, on_path, steps) for kind, (key, rows) in kinds.items()]
     spans = np.vstack([part for _, part in parts])
-    things = pl.concat([part for part, _ in parts]).with_columns(
+    targets = pl.concat([part for part, _ in parts]).with_columns(
         best=pl.Series(spans[:, 0] - spans[:, -1]), place=pl.int_range(pl.len())
     )
     order = ["window", "best", "path_ns", "time_ns", "kind", "key"]
-    things = things.sort(order, descending=[False, True, True, True, False, False])
+    targets = targets.sort(order, descending=[False, True, True, True, False, False])
     pair = pl.col("key") // (1 << _PAIR_BITS), pl.col("key") % (1 << _PAIR_BITS)
     named = {"operator": ("operator", pl.col("key")), "worker": ("worker", pl.col("key"))}
     named |= {"from_worker": ("message", pair[0]), "to_worker": ("message", pair[1])}
-    things = things.with_columns(
+    targets = targets.with_columns(
         pl.when(pl.col("kind") == kind).then(value).alias(name) for name, (kind, value) in named.items()
     )
-    spans = spans[things["place"].to_numpy()]
+    spans = spans[targets["place"].to_numpy()]
     saved = spans[:, :1] - spans
     return (
-        things[np.repeat(np.arange(things.height), steps + 1)]
+        targets[np.repeat(np.arange(targets.height), steps + 1)]
         .with_columns(
-            virtual_speedup_percent=pl.Series(np.tile(100 * np.arange(steps + 1) / steps, things.height)),
+            virtual_speedup_percent=pl.Series(np.tile(100 * np.arange(steps + 1) / steps, targets.height)),
             span_ns=pl.Series(spans.ravel()),
             saved_ns=pl.Series(saved.ravel()),
             saved_percent=pl.Series((100 * saved / spans[:, :1]).ravel()),
@@ -134,28 +134,28 @@ def _profiles(graph: ConstraintGraph, steps: int) -> pl.DataFrame:
 def _profile(
     graph: ConstraintGraph, kind: str, key: I64, rows: Bools, on_path: Bools, steps: int
 ) -> tuple[pl.DataFrame, I64]:
-    """Return all things of a kind, and the window's length at each speed-up, of shape (things, steps + 1).
+    """Return all targets of a kind, and the window's length at each speed-up, in ns, of shape (targets, steps + 1).
 
-    `rows` says what belongs to any, and `key` to which.
+    `rows` says which rows belong to a target, and `key` to which.
     """
     base = graph.base
     chosen = np.flatnonzero(rows)
     rank, names = ranks(key[chosen])
-    # What has one name in two windows is two things.
-    thing, things = ranks(base.of[chosen] * max(1, len(names)) + rank)
-    window, keys = things // max(1, len(names)), names[things % max(1, len(names))]
+    # One name in two windows is two targets.
+    target_number, targets = ranks(base.of[chosen] * max(1, len(names)) + rank)
+    window, keys = targets // max(1, len(names)), names[targets % max(1, len(names))]
     time, path = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
-    np.add.at(time, thing, graph.duration[chosen])
-    np.add.at(path, thing, np.where(on_path[chosen], graph.duration[chosen], 0))
+    np.add.at(time, target_number, graph.duration[chosen])
+    np.add.at(path, target_number, np.where(on_path[chosen], graph.duration[chosen], 0))
     begins = graph.t[base.before]
     ends = np.repeat((begins + base.ends - base.begins)[window, None], steps, axis=1)
     replayed = np.flatnonzero(path > 0)
     number = np.full(len(keys), -1)
     number[replayed] = np.arange(len(replayed))
-    # Per row, and for arcs of no row at its end: the thing to replay.
-    wanted = np.full(len(rows) + 1, -1)
-    wanted[chosen] = number[thing]
-    group = wanted[graph.element]
+    # Per row: the target to replay. The last element is for arcs of no row.
+    replay_number = np.full(len(rows) + 1, -1)
+    replay_number[chosen] = number[target_number]
+    group = replay_number[graph.element]
     arcs = np.flatnonzero(group >= 0)
     first, position = group_arcs(group[arcs], len(replayed))
     arcs = arcs[position]

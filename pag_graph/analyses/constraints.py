@@ -156,19 +156,19 @@ def window_graph(tiling: Tiling) -> WindowGraph:
     PagError
         If an edge starts where none ends; names the vertex.
     """
-    of, windows = tiling.window, tiling.windows
+    window_of_row, windows = tiling.window, tiling.windows
     edges = tiling.edges.with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
     begins, finishes = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
-    begin, finish = begins[of], finishes[of]
+    begin, finish = begins[window_of_row], finishes[window_of_row]
     start, end = (edges[name].to_numpy() for name in ("start_ns", "end_ns"))
     low, high = np.minimum(start, end), np.maximum(start, end)
-    # What only touches a border has no part in the window, unless all of it happens at the instant of its end.
-    after = np.array([w.after_ns for w in windows], np.int64)[of]
+    # An edge that only touches a border is outside of the window, unless all of it happens at the instant of its end.
+    after = np.array([w.after_ns for w in windows], np.int64)[window_of_row]
     keep = (high > after) & ((low < finish) | (high <= finish))
     if not keep.all():
-        edges, of, begin, finish, start, end = (
+        edges, window_of_row, begin, finish, start, end = (
             edges.filter(keep),
-            of[keep],
+            window_of_row[keep],
             begin[keep],
             finish[keep],
             start[keep],
@@ -177,18 +177,18 @@ def window_graph(tiling: Tiling) -> WindowGraph:
     graph = WindowGraph(
         windows=windows,
         rows=edges,
-        of=of,
+        of=window_of_row,
         vertex_first=tiling.first,
-        ids=of,
-        t=of,
-        src=of,
-        dst=of,
+        ids=window_of_row,
+        t=window_of_row,
+        src=window_of_row,
+        dst=window_of_row,
         inside=np.minimum(end, finish) - np.maximum(start, begin),
     )
     # One local edge leads to every vertex, except to those at the window's start: theirs lie outside. To the vertex
     # with which a worker is born leads the spawn.
     src, dst = (edges[name].to_numpy() for name in ("src", "dst"))
-    first = np.searchsorted(of, np.arange(len(windows) + 1))
+    first = np.searchsorted(window_of_row, np.arange(len(windows) + 1))
     arrives = graph.is_local | graph.is_type(ActivityType.SPAWN)
     src, dst, start, end = read_only(src, dst, start, end)
     placed = arranging.Edges(first, src, dst, start, end, arrives)
@@ -196,11 +196,11 @@ def window_graph(tiling: Tiling) -> WindowGraph:
     # Windows one after the other on one line, so that times tell them apart.
     line = begins[0] + np.append(0, np.cumsum(finishes - begins + 1)[:-1])
     t += np.repeat(line - begins, np.diff(vertex_first))
-    for number, wanted in ((source, src), (target, dst)):
+    for number, vertices in ((source, src), (target, dst)):
         lost = np.flatnonzero((number < 0) & ~graph.negative)
         if len(lost):
-            vertex = int(wanted[lost[0]])
-            message = f"No edge leads to {_place(vertex)} in {windows[int(of[lost[0]])].name}."
+            vertex = int(vertices[lost[0]])
+            message = f"No edge leads to {_place(vertex)} in {windows[int(window_of_row[lost[0]])].name}."
             raise PagError(message, "Build the store again, and look at its findings.", {"vertex": vertex})
     return replace(graph, vertex_first=vertex_first, ids=ids, t=t, src=source, dst=target)
 
@@ -393,8 +393,8 @@ def _arcs(base: WindowGraph, usable: Bools, duration: I64, cut: I64, loop: Loop)
 
     `usable` says which rows lead anywhere, `cut` which of these the window's end cuts.
     """
-    is_local, of, before, waiting = base.is_local, base.of, base.before, base.is_type(ActivityType.WAITING)
-    # Who sleeps by the clock until input is due wakes up when it is due, whatever was before.
+    is_local, window_of_row, before, waiting = base.is_local, base.of, base.before, base.is_type(ActivityType.WAITING)
+    # A worker that sleeps by the clock until input is due wakes up then, whatever happened before.
     open_input = base.is_type(ActivityType.INPUT_WAIT, ActivityType.IDLE) & (loop == "open")
     led_to = np.zeros(len(base.ids), np.bool_)
     led_to[before] = True
@@ -405,8 +405,8 @@ def _arcs(base: WindowGraph, usable: Bools, duration: I64, cut: I64, loop: Loop)
     release = np.flatnonzero(open_input & usable)
     wait = np.flatnonzero(waiting & usable)
     anchored = np.flatnonzero(~led_to)
-    # A window begins where the line says, and not where what came before ends.
-    released_from, anchored_from = before[of[release]], before[_window_of(base, anchored)]
+    # A window begins at its place on the line, and not at the end of the activities before it.
+    released_from, anchored_from = before[window_of_row[release]], before[_window_of(base, anchored)]
     # Where several arcs bind, a walk back takes the first: the worker's own edge, but after a wait what ended it.
     # A message that ended a wait is read after it on the same worker: an arc to its read would never bind first.
     origins = before[1:]
@@ -457,9 +457,9 @@ def _closed(base: WindowGraph) -> tuple[WindowGraph, I64, I64]:
     idle = row[cut & base.is_type(ActivityType.WAITING)[row]]
     if len(idle):
         # Where everybody waits, time that nobody used is all that there is to walk (see `critical_path`).
-        here = np.zeros(rows.height, np.bool_)
-        here[idle] = True
-        kind = pl.when(pl.Series(here)).then(pl.lit(UNKNOWN, rows.schema["type"])).otherwise("type")
+        at_end = np.zeros(rows.height, np.bool_)
+        at_end[idle] = True
+        kind = pl.when(pl.Series(at_end)).then(pl.lit(UNKNOWN, rows.schema["type"])).otherwise("type")
         base = replace(base, rows=rows.with_columns(type=kind))
     return base, base.dst[row], np.where(cut, row, -1)
 
@@ -467,13 +467,15 @@ def _closed(base: WindowGraph) -> tuple[WindowGraph, I64, I64]:
 def _transfer(run: Run, base: WindowGraph, arrival: Arrival) -> I64:
     """Return per row how long a message takes until it arrives, from the window's start if it was sent before."""
     start, end = base.number("start_ns"), base.number("end_ns")
-    is_local, of, dst = base.is_local, base.of, base.number("dst")
-    ended_wait = ~is_local & (with_any(of, dst, base.is_type(ActivityType.WAITING)) | base.is_type(ActivityType.SPAWN))
+    is_local, window_of_row, dst = base.is_local, base.of, base.number("dst")
+    ended_wait = ~is_local & (
+        with_any(window_of_row, dst, base.is_type(ActivityType.WAITING)) | base.is_type(ActivityType.SPAWN)
+    )
     logged = ended_wait | base.rows["receive_buffer_ns"].is_not_null().to_numpy()
     # An edge that ends at a read, not at an arrival before it, is longer than the transfer by the time in the buffer.
     # What is read where another message ended a wait may have lain there, too.
     buffered = base.rows["receive_buffer_ns"].is_not_null().to_numpy() & (dst == base.number("read"))
-    taken = end - start - np.where(buffered, base.number("receive_buffer_ns"), 0)
+    transfer_ns = end - start - np.where(buffered, base.number("receive_buffer_ns"), 0)
     guessed = ~logged & ~is_local & ~base.negative
     if arrival == "shortest" and guessed.any():
         processes = run.scan("workers").select("worker", "process").sort("worker").collect()
@@ -482,13 +484,13 @@ def _transfer(run: Run, base: WindowGraph, arrival: Arrival) -> I64:
             process[np.searchsorted(processes["worker"].to_numpy(), base.number(column) >> POSITION_BITS)]
             for column in ("src", "dst")
         )
-        pair = (of * len(process) + sender) * len(process) + receiver
+        pair = (window_of_row * len(process) + sender) * len(process) + receiver
         shortest = np.full(len(base.windows) * len(process) ** 2, np.iinfo(np.int64).max)
         # To start a worker takes its own time, which says nothing about messages.
-        known = ~is_local & ~base.negative & ~base.is_type(ActivityType.SPAWN)
-        np.minimum.at(shortest, pair[known], taken[known])
-        taken = np.where(guessed, shortest[pair], taken)
-    return taken - np.where(base.from_before, base.begins[of] - start, 0)
+        is_message = ~is_local & ~base.negative & ~base.is_type(ActivityType.SPAWN)
+        np.minimum.at(shortest, pair[is_message], transfer_ns[is_message])
+        transfer_ns = np.where(guessed, shortest[pair], transfer_ns)
+    return transfer_ns - np.where(base.from_before, base.begins[window_of_row] - start, 0)
 
 
 def _check(graph: ConstraintGraph) -> None:

@@ -46,40 +46,40 @@ def contract(view: View) -> Snapshot:
     window, edges, names = view.window, view.edges, PAG_EDGES.names
     local, messages = edges.filter(IS_LOCAL), edges.filter(~IS_LOCAL)
     starts = local.with_columns(worker=worker_of("src")).group_by("worker").agg(nw.col("src", "start_ns").min())
-    begun = view.collect(starts)
+    first_starts = view.collect(starts)
     crosses = (nw.col("start_ns") < window.end_ns) & (end_ns() >= window.end_ns)
-    wanted = (nw.col("type") == WAITING) | crosses
+    is_kept = (nw.col("type") == WAITING) | crosses
     if window.end_vertex is not None:
-        wanted |= nw.col("dst") == window.end_vertex
-    kept = view.collect(local.filter(wanted).select(names)).cast(_SCHEMA)
+        is_kept |= nw.col("dst") == window.end_vertex
+    local_kept = view.collect(local.filter(is_kept).select(names)).cast(_SCHEMA)
     births = messages.filter(nw.col("type") == SPAWN).select(names)
-    found = view.collect(nw.concat([view.enders.select(names), births])).cast(_SCHEMA)
+    messages_kept = view.collect(nw.concat([view.enders.select(names), births])).cast(_SCHEMA)
     end = pl.col("start_ns") + pl.col("duration_ns")
-    at_end = kept.filter(pl.col("start_ns") < window.end_ns, end >= window.end_ns)
+    at_end = local_kept.filter(pl.col("start_ns") < window.end_ns, end >= window.end_ns)
     if window.end_vertex is None and (at_end["type"] == WAITING).all():
         # Everybody waits: the path begins with a message under way.
-        found = pl.concat([found, view.collect(messages.filter(crosses).select(names)).cast(_SCHEMA)])
-    found = found.unique()
+        messages_kept = pl.concat([messages_kept, view.collect(messages.filter(crosses).select(names)).cast(_SCHEMA)])
+    messages_kept = messages_kept.unique()
     vertices = (
         pl.concat(
             [
-                begun.select("src", t="start_ns"),
-                kept.select("src", t="start_ns"),
-                kept.select(src="dst", t=end),
-                found.select("src", t="start_ns").filter(pl.col("t") <= window.end_ns),
-                found.select(src="dst", t=end).filter(pl.col("t") <= window.end_ns),
+                first_starts.select("src", t="start_ns"),
+                local_kept.select("src", t="start_ns"),
+                local_kept.select(src="dst", t=end),
+                messages_kept.select("src", t="start_ns").filter(pl.col("t") <= window.end_ns),
+                messages_kept.select(src="dst", t=end).filter(pl.col("t") <= window.end_ns),
             ]
         )
         .unique("src")
         .with_columns(worker=(pl.col("src") // (1 << POSITION_BITS)).cast(pl.Int32))
-        .join(begun.select("worker", first="src"), on="worker")
+        .join(first_starts.select("worker", first="src"), on="worker")
         .filter(pl.col("src") >= pl.col("first"))
         .sort("src")
     )
     stretches = (
         vertices.with_columns(dst=pl.col("src").shift(-1).over("worker"), until=pl.col("t").shift(-1).over("worker"))
         .drop_nulls("dst")
-        .join(kept.select("src", "dst"), on=["src", "dst"], how="anti")
+        .join(local_kept.select("src", "dst"), on=["src", "dst"], how="anti")
         .select(
             "src",
             "dst",
@@ -90,14 +90,14 @@ def contract(view: View) -> Snapshot:
         )
     )
     absent = {name: kind for name, kind in _SCHEMA.items() if name not in stretches.columns}
-    whole = {field.name for field in PAG_EDGES if not field.nullable}
+    not_null = {field.name for field in PAG_EDGES if not field.nullable}
     stretches = stretches.with_columns(
-        pl.lit(0 if name in whole else None).cast(kind).alias(name) for name, kind in absent.items()
+        pl.lit(0 if name in not_null else None).cast(kind).alias(name) for name, kind in absent.items()
     )
     return Snapshot(
         run=view.run,
         window=window,
-        edges=pl.concat([kept, found, stretches.select(names).cast(_SCHEMA)]),
+        edges=pl.concat([local_kept, messages_kept, stretches.select(names).cast(_SCHEMA)]),
     )
 
 
@@ -125,10 +125,10 @@ def expanded(view: View, path: pl.DataFrame) -> pl.DataFrame:
     stretches = numbered.filter(IS_STRETCH)
     start = view.window.start_ns
     edges = view.within(stretches.select("src", "dst", "place")).filter(end_ns() > start)
-    found = view.collect(edges.select(*path.columns, "place")).cast(numbered.schema)
+    edges_on_stretches = view.collect(edges.select(*path.columns, "place")).cast(numbered.schema)
     end = pl.col("start_ns") + pl.col("duration_ns")
     took = end - pl.max_horizontal("start_ns", pl.lit(start))
-    filled = found.group_by("place").agg(filled=took.sum())
+    filled = edges_on_stretches.group_by("place").agg(filled=took.sum())
     gaps = (
         stretches.with_columns(took=took)
         .join(filled, on="place", how="left")
@@ -138,4 +138,4 @@ def expanded(view: View, path: pl.DataFrame) -> pl.DataFrame:
         vertex = int(gaps["dst"][0])
         message = f"The edges that lead to the vertex {vertex} in {view.window.name} leave a gap."
         raise PagError(message, "Build the store again, and look at its findings.", {"vertex": vertex})
-    return pl.concat([numbered.filter(~IS_STRETCH), found]).sort("place", "dst").drop("place")
+    return pl.concat([numbered.filter(~IS_STRETCH), edges_on_stretches]).sort("place", "dst").drop("place")

@@ -76,18 +76,18 @@ class CriticalPath(Report):
 
     def doubts_at_end(self) -> list[str]:
         """Return what is to be said of where the path ends; nothing where only one path can be meant."""
-        said = []
+        doubts = []
         if self.all_waiting:
-            said.append("where the window ends, every worker waited")
+            doubts.append("where the window ends, every worker waited")
         elif self.rests_at_end:
-            said.append("where the window ends nobody worked: the path ends with who did so last")
+            doubts.append("where the window ends nobody worked: the path ends with who did so last")
         if self.ties:
             did = "rested" if self.rests_at_end else "worked"
-            said.append(
+            doubts.append(
                 f"{self.ends} workers {did} where the window ends: {self.ties} other"
                 f" path{'' if self.ties == 1 else 's'} of the same length end{'s' if self.ties == 1 else ''} there"
             )
-        return said
+        return doubts
 
     @property
     def length_ns(self) -> int:
@@ -123,7 +123,7 @@ class CriticalPath(Report):
             f" {self.steps.num_rows:,} steps, {self.explained:.1%} explained, {self.alternatives} alternatives"
         )
         lines = [first, *(f"  {ns / span:6.1%} {kind} ({ns:,} ns)" for kind, ns in self.by_type.items())]
-        lines += [f"  {said}" for said in self.doubts_at_end()]
+        lines += [f"  {doubt}" for doubt in self.doubts_at_end()]
         return "\n".join(lines)
 
     def summary(self) -> dict[str, Any]:
@@ -269,12 +269,12 @@ def _stopped(window: Window, outcome: int, vertex: int) -> PagError:
         return no_end(window)
     worker, position = worker_of_id(vertex), position_of(vertex)
     context = {"vertex": vertex, "worker": worker, "pos": position}
-    where = f"worker {worker}, position {position} (vertex {vertex}) in {window.name}"
+    place = f"worker {worker}, position {position} (vertex {vertex}) in {window.name}"
     if outcome == kernel.CYCLE:
-        text = f"The walk along the critical path comes back to {where}."
+        text = f"The walk along the critical path comes back to {place}."
         return CycleError(text, "The clocks contradict the messages; check the findings of the store.", context)
-    what = {kernel.GAP: "No edge leads to", kernel.NO_ENDER: "No message ended the wait that ends at"}[outcome]
-    return PagError(f"{what} {where}.", "Build the store again, and look at its findings.", context)
+    problem = {kernel.GAP: "No edge leads to", kernel.NO_ENDER: "No message ended the wait that ends at"}[outcome]
+    return PagError(f"{problem} {place}.", "Build the store again, and look at its findings.", context)
 
 
 def _cut(edges: pl.DataFrame, windows: Sequence[Window], window: I64) -> pl.DataFrame:

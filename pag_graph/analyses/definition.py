@@ -101,9 +101,9 @@ class Report(Protocol):
     def html(self, *, top: int = 20) -> list[str]:
         """Return all for a page, as elements: what it says, and its first rows."""
         rows = self.table.slice(0, top).to_pylist()
-        said = [f"<p>{in_html(line)}</p>" for line in self.headline().splitlines()]
+        paragraphs = [f"<p>{in_html(line)}</p>" for line in self.headline().splitlines()]
         return [
-            *said,
+            *paragraphs,
             rows_table(rows, self.table.column_names),
             f"<p>{len(rows):,} of {self.table.num_rows:,} rows</p>",
         ]
@@ -236,8 +236,8 @@ class Analysis(Generic[P]):
         InvalidParameterError
             If there is no such parameter, one is missing, or has another type.
         """
-        made = make_parameters(self.name, self.parameter_list, values or {})
-        return None if self.parameters is None else self.parameters(**made)
+        arguments = make_parameters(self.name, self.parameter_list, values or {})
+        return None if self.parameters is None else self.parameters(**arguments)
 
     def arguments(self, parameters: P | None) -> tuple[P, ...]:
         """Return what functions take after what they look at: the parameters, defaults where absent, or nothing."""
@@ -376,8 +376,8 @@ class ReportAnalysis(WindowAnalysis[P]):
             return placed_table(self.steps(view), self.schema)
         tables = [self(snapshot, parameters).table for snapshot in view.run.snapshots(view.windows)]
         places = [[place] * table.num_rows for place, table in enumerate(tables)]
-        whole = pa.concat_tables(tables)
-        return whole.append_column("window", pa.array([place for some in places for place in some], pa.int64()))
+        window = pa.array([place for table_places in places for place in table_places], pa.int64())
+        return pa.concat_tables(tables).append_column("window", window)
 
     def __call__(self, subject: Snapshot | View, parameters: P | None = None) -> Report:
         """Return the report of one window."""
@@ -407,8 +407,8 @@ class RunAnalysis(Analysis[P]):
 
     def __call__(self, run: Run, parameters: P | None = None, *, parts: pa.Table | None = None) -> pa.Table | Report:
         """Return the answer on the run; `parts` are the rows of all rounds that were looked at."""
-        more = {} if self.part is None else {"parts": parts}
-        return self.function(run, *self.arguments(parameters), **more)
+        part_argument = {} if self.part is None else {"parts": parts}
+        return self.function(run, *self.arguments(parameters), **part_argument)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -495,6 +495,6 @@ def answered_schema(schema: pa.Schema) -> pa.Schema:
 def _report_of(function: Callable[..., Any]) -> type[Report] | None:
     """Return the class of report that a function says it returns."""
     name = str(inspect.signature(function).return_annotation)
-    made = inspect.getmodule(function)
-    found = getattr(made, name, None)
-    return found if isinstance(found, type) and hasattr(found, "summary") else None
+    module = inspect.getmodule(function)
+    report = getattr(module, name, None)
+    return report if isinstance(report, type) and hasattr(report, "summary") else None

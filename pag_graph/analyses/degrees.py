@@ -71,22 +71,22 @@ class DegreeCounts:
     touched: int = 0
     """Degrees whose count was looked at, in all."""
 
-    def apply(self, came: I64, gone: I64) -> list[tuple[int, int, int]]:
-        """Let edges come and go.
+    def apply(self, added: I64, removed: I64) -> list[tuple[int, int, int]]:
+        """Add and remove edges.
 
         Parameters
         ----------
-        came, gone
-            The vertices at which they begin; one that goes was there.
+        added, removed
+            The vertices at which they begin, one element per edge; a removed edge was counted before.
 
         Returns
         -------
         list of (degree, vertices, diff)
-            What changed: O(edges that came or went).
+            What changed: O(edges added or removed).
         """
-        vertices, place = np.unique(np.concatenate([came, gone]), return_inverse=True)
-        sign = np.repeat([1, -1], [len(came), len(gone)])
-        net = np.bincount(place, weights=sign, minlength=len(vertices)).astype(np.int64)
+        vertices, number = np.unique(np.concatenate([added, removed]), return_inverse=True)
+        sign = np.repeat([1, -1], [len(added), len(removed)])
+        net = np.bincount(number, weights=sign, minlength=len(vertices)).astype(np.int64)
         moves: dict[int, int] = {}
         for vertex, change in zip(vertices.tolist(), net.tolist(), strict=True):
             if not change:
@@ -110,8 +110,8 @@ class DegreeCounts:
     @property
     def rows(self) -> pl.DataFrame:
         """The counts, as rows of `SCHEMA` by degree."""
-        found = sorted(self.vertices.items())
-        return pl.DataFrame(found, schema=dict.fromkeys(SCHEMA.names, pl.Int64), orient="row")
+        counts = sorted(self.vertices.items())
+        return pl.DataFrame(counts, schema=dict.fromkeys(SCHEMA.names, pl.Int64), orient="row")
 
 
 def degrees(run: Run, parameters: DegreesParameters, last: int) -> pa.Table:
@@ -168,14 +168,17 @@ class DegreeAnalysis(Analysis[DegreesParameters]):
             new = _latest(run, parameters.last + 1, delta.answered)
         else:
             new = np.array(delta.new, np.int64)
-        # Where an epoch's label begins, the epoch before it says: one more than is counted is remembered.
-        ever = np.concatenate([known, new])
+        # The epoch before the counted ones is remembered as well: it says where the label of the next one begins.
+        all_epochs = np.concatenate([known, new])
         if len(known) > parameters.last:
             # Of a run that goes on for long only these are read.
             run = run.since(int(known[0]), _NO_INSTANT)
-        then, now = known[-parameters.last :], ever[-parameters.last :]
-        counted.apply(_sources(run, np.setdiff1d(now, then)), _sources(run, np.setdiff1d(then, now)))
-        warm.update(counts=counted, epochs=ever[-parameters.last - 1 :])
+        epochs_before, epochs_now = known[-parameters.last :], all_epochs[-parameters.last :]
+        counted.apply(
+            _sources(run, np.setdiff1d(epochs_now, epochs_before)),
+            _sources(run, np.setdiff1d(epochs_before, epochs_now)),
+        )
+        warm.update(counts=counted, epochs=all_epochs[-parameters.last - 1 :])
         return counted.rows
 
 

@@ -84,9 +84,9 @@ class Difference(Report):
         lines = [first]
         if not self.by_worker:
             lines.append("The workers differ, so activities are compared over all workers.")
-        for what, names in (("appeared", self.appeared), ("gone", self.gone)):
+        for status, names in (("appeared", self.appeared), ("gone", self.gone)):
             if names:
-                lines.append(f"Operators {what}: {', '.join(names)}.")
+                lines.append(f"Operators {status}: {', '.join(names)}.")
         return "\n".join(lines)
 
     def markdown(self, *, top: int = 20) -> str:
@@ -103,7 +103,7 @@ class Difference(Report):
             Markdown.
         """
         rows = self.table.to_pylist()
-        shown, rest = rows[:top], rows[top:]
+        shown, summed_rows = rows[:top], rows[top:]
         lines = ["### What changed", "", *"\n\n".join(map(in_markdown, self.headline().splitlines())).splitlines(), ""]
         lines += [
             "| activity | before ns | after ns | difference ns | by count | by length |",
@@ -114,9 +114,9 @@ class Difference(Report):
             lines.append(
                 f"| {_name(row, self.workers)} | " + " | ".join(_cell(name, row[name]) for name in numbers) + " |"
             )
-        if rest:
-            sums = {name: sum(row[name] for row in rest) for name in numbers}
-            lines.append(f"| {len(rest)} others | " + " | ".join(_cell(n, v) for n, v in sums.items()) + " |")
+        if summed_rows:
+            sums = {name: sum(row[name] for row in summed_rows) for name in numbers}
+            lines.append(f"| {len(summed_rows)} others | " + " | ".join(_cell(n, v) for n, v in sums.items()) + " |")
         total = {name: sum(row[name] for row in rows) for name in numbers}
         lines.append("| **sum** | " + " | ".join(_cell(n, v) for n, v in total.items()) + " |")
         return "\n".join(lines)
@@ -131,11 +131,15 @@ def _name(row: dict[str, Any], workers: Mapping[int, str]) -> str:
     if row["address"] is not None:
         parts.append(in_markdown(f"{row['operator_name']} ({row['address']})"))
     if row["worker"] is not None:
-        here, there = (in_markdown(workers.get(row[name], str(row[name]))) for name in ("worker", "to_worker"))
+        worker_name, receiver_name = (
+            in_markdown(workers.get(row[name], str(row[name]))) for name in ("worker", "to_worker")
+        )
         if row["to_worker"] is not None:
-            parts.append(f"{here} -> {there}")
+            parts.append(f"{worker_name} -> {receiver_name}")
         else:
-            parts.append(f"{here} (worker {row['worker']})" if row["worker"] in workers else f"worker {here}")
+            parts.append(
+                f"{worker_name} (worker {row['worker']})" if row["worker"] in workers else f"worker {worker_name}"
+            )
     mark = {"appeared": " *new*", "gone": " *gone*"}.get(row["status"], "")
     return ", ".join(parts) + mark
 
@@ -196,9 +200,9 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
     mean_a = pl.col("before_ns") / pl.col("before_steps")
     mean_b = pl.col("after_ns") / pl.col("after_steps")
     means = pl.coalesce(mean_a, mean_b) + pl.coalesce(mean_b, mean_a)
-    more = pl.col("after_steps").fill_null(0) - pl.col("before_steps").fill_null(0)
+    added_steps = pl.col("after_steps").fill_null(0) - pl.col("before_steps").fill_null(0)
     rows = (
-        joined.with_columns(status=status, count_ns=(more * means / 2).round().cast(pl.Int64))
+        joined.with_columns(status=status, count_ns=(added_steps * means / 2).round().cast(pl.Int64))
         .with_columns(pl.col(counts).fill_null(0))
         .with_columns(difference_ns=pl.col("after_ns") - pl.col("before_ns"))
         .with_columns(mean_ns=pl.col("difference_ns") - pl.col("count_ns"))
@@ -233,8 +237,8 @@ def _same_workers(before: Run, after: Run) -> bool:
     return len(set(after.peers.values())) == len(after.workers)
 
 
-def _list(given: Snapshot | Sequence[Snapshot]) -> list[Snapshot]:
-    return [given] if isinstance(given, Snapshot) else list(given)
+def _list(snapshots: Snapshot | Sequence[Snapshot]) -> list[Snapshot]:
+    return [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
 
 
 def _title(snapshots: list[Snapshot]) -> str:

@@ -83,11 +83,15 @@ def hypergeometric(population: int, marked: int, drawn: int) -> F64:
     low, high = max(0, drawn - (population - marked)), min(drawn, marked)
     likeliest = min(max((drawn + 1) * (marked + 1) // (population + 2), low), high)
     # The chance of k + 1 marked ones, divided by that of k.
-    at = np.arange(low, high, dtype=np.float64)
-    ratio = (marked - at) * (drawn - at) / ((at + 1) * (population - marked - drawn + at + 1))
-    up, down = ratio[likeliest - low :], ratio[: likeliest - low]
+    marked_drawn = np.arange(low, high, dtype=np.float64)
+    ratio = (
+        (marked - marked_drawn)
+        * (drawn - marked_drawn)
+        / ((marked_drawn + 1) * (population - marked - drawn + marked_drawn + 1))
+    )
+    ratios_above, ratios_below = ratio[likeliest - low :], ratio[: likeliest - low]
     chance[likeliest] = 1
-    chance[likeliest + 1 : high + 1] = np.cumprod(up)
-    chance[low:likeliest] = np.cumprod(1 / down[::-1])[::-1]
+    chance[likeliest + 1 : high + 1] = np.cumprod(ratios_above)
+    chance[low:likeliest] = np.cumprod(1 / ratios_below[::-1])[::-1]
     chance /= chance.sum()
     return chance

@@ -73,7 +73,7 @@ class LatencyReport:
     @property
     def loop(self) -> str:
         """`closed` where inputs are due when they are given, else `open`."""
-        return "closed" if all(each.offered_ns is None for each in self.schedules.values()) else "open"
+        return "closed" if all(schedule.offered_ns is None for schedule in self.schedules.values()) else "open"
 
     def rows(self, worker: int | None = None) -> pl.DataFrame:
         """Return the rows of the table, of one worker or of all."""
@@ -162,34 +162,34 @@ def _schedule(worker: int, rows: pl.DataFrame) -> Schedule:
         raise TraceFormatError(message, "Call `tracer.inputs` once on each worker.", {"worker": worker})
     row = declared.row(0, named=True)
     first, interval, count = int(row["due_ns"]), row["interval_ns"], int(row["count"])
-    given = rows.filter(pl.col("number").is_not_null())
+    inputs = rows.filter(pl.col("number").is_not_null())
     offered = None if interval is None else count * int(interval)
-    if interval is None and given.select(pl.col("due_ns").ne_missing(pl.col("given_ns")).any()).item():
+    if interval is None and inputs.select(pl.col("due_ns").ne_missing(pl.col("given_ns")).any()).item():
         # Each was due at an instant of its own: the last is offered for as long as the others are on average.
-        last = int(given.select(pl.col("due_ns").max()).item())
+        last = int(inputs.select(pl.col("due_ns").max()).item())
         offered = (last - first) * count // max(count - 1, 1)
     return Schedule(first, interval, count, offered)
 
 
 def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFrame:
     """Return the inputs of one worker that were due by the end, on its own clock."""
-    given = rows.filter(pl.col("number").is_not_null()).unique("number", keep="first", maintain_order=True)
-    given = given.select("number", "due_ns", "given_ns", "epoch", "records")
+    inputs = rows.filter(pl.col("number").is_not_null()).unique("number", keep="first", maintain_order=True)
+    inputs = inputs.select("number", "due_ns", "given_ns", "epoch", "records")
     if schedule.interval_ns is not None:
         numbers = pl.DataFrame({"number": np.arange(schedule.inputs, dtype=np.int64)})
         due = schedule.first_ns + pl.col("number") * schedule.interval_ns
-        given = numbers.join(given.drop("due_ns"), on="number", how="left").with_columns(due_ns=due)
-    given = given.filter(pl.col("due_ns") <= end_ns)
+        inputs = numbers.join(inputs.drop("due_ns"), on="number", how="left").with_columns(due_ns=due)
+    inputs = inputs.filter(pl.col("due_ns") <= end_ns)
     looks = rows.filter(pl.col("frontier").is_not_null())
     reached = np.maximum.accumulate(looks["frontier"].to_numpy()) if len(looks) else np.empty(0, np.int64)
-    place = np.searchsorted(reached, given["number"].to_numpy(), side="right")
-    seen = np.append(looks["noticed_ns"].to_numpy(), np.int64(-1))
-    done = place < len(reached)
-    noticed = pl.Series("noticed_ns", seen[place]).set(pl.Series(~done), None)
-    until = pl.col("noticed_ns").fill_null(end_ns)
-    return given.with_columns(noticed).with_columns(
-        latency_ns=(until - pl.col("due_ns")).clip(lower_bound=0),
-        # What was never given was not done either, though the worker passed it over.
+    place = np.searchsorted(reached, inputs["number"].to_numpy(), side="right")
+    noticed_at = np.append(looks["noticed_ns"].to_numpy(), np.int64(-1))
+    is_done = place < len(reached)
+    noticed = pl.Series("noticed_ns", noticed_at[place]).set(pl.Series(~is_done), None)
+    done_ns = pl.col("noticed_ns").fill_null(end_ns)
+    return inputs.with_columns(noticed).with_columns(
+        latency_ns=(done_ns - pl.col("due_ns")).clip(lower_bound=0),
+        # An input that was never given was not processed either, though the worker passed its number.
         censored=pl.col("noticed_ns").is_null() | pl.col("given_ns").is_null(),
     )
 
@@ -198,12 +198,14 @@ def _point(report: LatencyReport, worker: int | None) -> dict[str, Any]:
     """Return one row of `LOAD_CURVE`."""
     rows = report.rows(worker)
     latency, censored = rows["latency_ns"].to_numpy(), rows["censored"].to_numpy()
-    done = rows.filter(~pl.col("censored"))
-    begin_ns, offered_ns = _offer(report, [each for each in report.schedules if worker in (None, each)], rows)
-    seen = done["noticed_ns"].to_list()
-    seconds = (max([begin_ns + offered_ns, *seen]) - begin_ns) / 1e9 or 1e-9
+    done_rows = rows.filter(~pl.col("censored"))
+    begin_ns, offered_ns = _offer(
+        report, [scheduled for scheduled in report.schedules if worker in (None, scheduled)], rows
+    )
+    noticed_ns = done_rows["noticed_ns"].to_list()
+    seconds = (max([begin_ns + offered_ns, *noticed_ns]) - begin_ns) / 1e9 or 1e-9
     offered = len(rows) / offered_ns * 1e9 if offered_ns else None
-    told = done["records"].null_count() == 0 and len(done) > 0
+    has_records = done_rows["records"].null_count() == 0 and len(done_rows) > 0
     quantiles = {name: quantile(latency, censored, share) for name, share in QUANTILES.items()} if len(rows) else {}
     return {
         "run": report.run,
@@ -212,12 +214,12 @@ def _point(report: LatencyReport, worker: int | None) -> dict[str, Any]:
         "inputs": len(rows),
         "censored": int(censored.sum()),
         "offered_per_s": offered,
-        "achieved_per_s": len(done) / seconds,
-        "records_per_s": float(done["records"].sum()) / seconds if told else None,
+        "achieved_per_s": len(done_rows) / seconds,
+        "records_per_s": float(done_rows["records"].sum()) / seconds if has_records else None,
         "mean_ns": float(latency.mean()) if len(rows) else 0.0,
         **{name: quantiles[name].ns if quantiles else 0 for name in QUANTILES},
         "at_least": [name for name, value in quantiles.items() if value.at_least] + ["mean_ns"] * bool(censored.any()),
-        "stable": None if offered is None else len(done) / seconds >= _STABLE * offered,
+        "stable": None if offered is None else len(done_rows) / seconds >= _STABLE * offered,
     }
 
 

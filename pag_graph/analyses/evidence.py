@@ -171,8 +171,8 @@ class Evidence:
         """
         messages = self.steps.filter(IS_MESSAGE)
         for row in self.skew:
-            own = messages.filter((pl.col("worker") == row["worker"]) | (pl.col("to_worker") == row["worker"]))
-            spent = int(own["duration_ns"].sum())
+            own_messages = messages.filter((pl.col("worker") == row["worker"]) | (pl.col("to_worker") == row["worker"]))
+            spent = int(own_messages["duration_ns"].sum())
             if row["skewed"] and row["mean_ratio"] == row["skew_ratio"] and spent >= self.notable * self.window.span_ns:
                 return {**row, "message_ns": spent}
         return None
@@ -287,12 +287,12 @@ class Evidence:
     def helps(self) -> list[dict[str, Any]]:
         """What would make the window shorter: `kind`, what it is, `factor`, `span_ns` and `saved_ns`; most first."""
         try:
-            found = self._faster() + self._balanced() + self._woken_at_once()
+            changes = self._faster() + self._balanced() + self._woken_at_once()
         except (PagError, AnalysisError):
             # A recording that contradicts itself cannot be replayed; `doubts` says so.
             return []
         least = self.window.span_ns / 100
-        return sorted((row for row in found if row["saved_ns"] >= least), key=lambda row: -row["saved_ns"])
+        return sorted((row for row in changes if row["saved_ns"] >= least), key=lambda row: -row["saved_ns"])
 
     def _faster(self) -> list[dict[str, Any]]:
         rows = causal_profile.ANALYSIS(self.snapshot, causal_profile.CausalProfileParameters(steps=2)).to_pylist()
@@ -301,12 +301,12 @@ class Evidence:
 
     def _balanced(self) -> list[dict[str, Any]]:
         """Say what an operator whose records one worker reads would save if all read as many."""
-        most: dict[int, dict[str, Any]] = {}
+        largest: dict[int, dict[str, Any]] = {}
         for row in self.skew:
-            if row["skewed"] and row["operator"] is not None and row["operator"] not in most:
-                most[row["operator"]] = row
-        worth = sorted(most.values(), key=lambda row: -row["processing_ns"])[:3]
-        found = []
+            if row["skewed"] and row["operator"] is not None and row["operator"] not in largest:
+                largest[row["operator"]] = row
+        worth = sorted(largest.values(), key=lambda row: -row["processing_ns"])[:3]
+        changes = []
         for row in worth:
             if row["processing_ns"] < self.notable * self.window.span_ns:
                 continue
@@ -314,8 +314,8 @@ class Evidence:
             change = WhatIfParameters(operator=(row["operator"],), worker=(row["worker"],), factor=factor)
             new = what_if(self.snapshot, change)
             facts = {"operator": row["operator"], "worker": row["worker"], "factor": factor}
-            found.append({"kind": "balance", **facts, "span_ns": new.span_ns, "saved_ns": new.saved_ns})
-        return found
+            changes.append({"kind": "balance", **facts, "span_ns": new.span_ns, "saved_ns": new.saved_ns})
+        return changes
 
     def _woken_at_once(self) -> list[dict[str, Any]]:
         if self.path.by_type.get(_WAKE_UP, 0) < self.window.span_ns / 100:
@@ -332,8 +332,8 @@ class Evidence:
         inside: dict[str, int] = {}
         if len(vertices):
             ids = pl.concat([self.snapshot.edges["src"], self.snapshot.edges["dst"]]).unique()
-            here = rows.filter(pl.col("vertex").is_in(ids.implode()))
-            inside = dict(here.group_by("finding").len().sort("finding").iter_rows())
+            findings_inside = rows.filter(pl.col("vertex").is_in(ids.implode()))
+            inside = dict(findings_inside.group_by("finding").len().sort("finding").iter_rows())
         return inside, dict(rows.group_by("finding").len().sort("finding").iter_rows())
 
     @cached_property
@@ -362,9 +362,9 @@ class Evidence:
     def verdict(self) -> Verdict:
         """What mainly made the window as long as it was."""
         for look in (self._straggler, self._delay, self._bottleneck, self._wait, self._unusual):
-            found = look()
-            if found is not None:
-                return found
+            candidate = look()
+            if candidate is not None:
+                return candidate
         work = self.steps.filter(~IS_MESSAGE)
         operator = work.group_by("operator").agg(pl.col("duration_ns").sum()).drop_nulls("operator")
         top = operator.sort("duration_ns", "operator", descending=[True, False]).head(1).to_dicts()
@@ -386,11 +386,11 @@ class Evidence:
         late = dict(woken.group_by("worker").agg(pl.col("inside_ns").sum()).iter_rows())
         for row in self.stragglers:
             # Time until the operating system lets a worker run is no work of its own.
-            own = row["work_ns"] - late.get(row["worker"], 0)
+            own_ns = row["work_ns"] - late.get(row["worker"], 0)
             if self.snapshot.run.unlike and row["path_ns"] < self.notable * span:
                 # It may be slower than its like, but what the end depends on is done by others.
                 continue
-            if row["straggler"] and row["blamed_ns"] >= self.notable * span and 2 * own >= row["work_ns"]:
+            if row["straggler"] and row["blamed_ns"] >= self.notable * span and 2 * own_ns >= row["work_ns"]:
                 cause = Cause.DATA_SKEW if row["cause"] == "data" else Cause.SLOW_WORKER
                 share = row["blamed_ns"] / (self.waiting_ns or 1)
                 operator = self._culprit(row["worker"])
@@ -431,10 +431,10 @@ class Evidence:
         return self._held_up_by(worker) if stands_out else None
 
     def _held_up_by(self, worker: int) -> Verdict:
-        mine = self.worked_on_path.filter(pl.col("worker") == worker)
-        most = mine.drop_nulls("operator").sort("work_ns", "operator", descending=[True, False])
-        operator = most["operator"][0] if most.height else self._culprit(worker)
-        ns = int(mine["work_ns"].sum())
+        worked = self.worked_on_path.filter(pl.col("worker") == worker)
+        by_work = worked.drop_nulls("operator").sort("work_ns", "operator", descending=[True, False])
+        operator = by_work["operator"][0] if by_work.height else self._culprit(worker)
+        ns = int(worked["work_ns"].sum())
         share = ns / (self.window.span_ns or 1)
         return Verdict(cause=Cause.BOTTLENECK, share=share, worker=worker, operator=operator, time_ns=ns)
 
@@ -453,11 +453,11 @@ class Evidence:
         return Verdict(cause=Cause.TAKING_TURNS, share=self.waiting_share, time_ns=self.waiting_ns)
 
     def _unusual(self) -> Verdict | None:
-        more = self.window.span_ns - self.median_ns
+        extra_ns = self.window.span_ns - self.median_ns
         learned = any(row["invariant"] == "epoch_max" and row["learned"] for row in self.violations)
-        if not (self.is_round and learned and more >= self.notable * self.window.span_ns):
+        if not (self.is_round and learned and extra_ns >= self.notable * self.window.span_ns):
             return None
-        return Verdict(cause=Cause.UNUSUAL, share=more / self.window.span_ns, time_ns=more)
+        return Verdict(cause=Cause.UNUSUAL, share=extra_ns / self.window.span_ns, time_ns=extra_ns)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -157,16 +157,16 @@ def violations(
     observed : DataFrame
         What later limits are learned from: the largest of each key in each of these rounds.
     """
-    seen = pl.DataFrame(pl.from_arrow(parts)).cast({"invariant": NAMES, "type": NAMES})
+    observations = pl.DataFrame(pl.from_arrow(parts)).cast({"invariant": NAMES, "type": NAMES})
     windows = windows.select("epoch", "start_ns", "end_ns")
     progress = _progress(sends, windows)
-    fixed = seen.filter("fixed").drop("fixed")
-    largest = seen.filter(~pl.col("fixed")).drop("fixed")
-    found = [fixed.join(limits_given(parameters), on="invariant").with_columns(learned=pl.lit(value=False))]
+    fixed = observations.filter("fixed").drop("fixed")
+    largest = observations.filter(~pl.col("fixed")).drop("fixed")
+    frames = [fixed.join(limits_given(parameters), on="invariant").with_columns(learned=pl.lit(value=False))]
     if parameters.progress_max_ns is not None:
         limit = pl.lit(parameters.progress_max_ns, pl.Int64)
         slow = progress.filter(pl.col("observed") > parameters.progress_max_ns)
-        found.append(slow.with_columns(limit=limit, learned=pl.lit(value=False)))
+        frames.append(slow.with_columns(limit=limit, learned=pl.lit(value=False)))
     worst = progress.sort("observed", "start_ns", descending=[True, False]).unique(
         ["epoch", "worker"], keep="first", maintain_order=True
     )
@@ -174,12 +174,12 @@ def violations(
     if parameters.learn:
         before = [] if past is None else [past.select(observed.columns)]
         unusual = _unusual(pl.concat([*before, observed]), parameters)
-        found.append(unusual.filter(pl.col("epoch").is_in(windows["epoch"].implode())))
-    rows = pl.concat([frame.select(*SEEN, "epoch", "limit", "learned") for frame in found])
+        frames.append(unusual.filter(pl.col("epoch").is_in(windows["epoch"].implode())))
+    rows = pl.concat([frame.select(*SEEN, "epoch", "limit", "learned") for frame in frames])
     rows = rows.with_columns(unit=pl.lit("ns"))
     if parameters.some_progress:
-        others = len(run.workers) - 1
-        least = others if parameters.progress_to_all else min(others, 1)
+        peers = len(run.workers) - 1
+        least = peers if parameters.progress_to_all else min(peers, 1)
         rows = pl.concat([rows, _silent(run, sends, windows, least).select(rows.columns)])
     return rows, observed
 
@@ -220,7 +220,7 @@ def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(observed=pl.col("start_ns") - pl.col("begin"), start_ns="begin")
     end, last = int(windows["end_ns"].max()), int(windows["epoch"].max())  # type: ignore[arg-type]
     inside = sends.filter(pl.col("start_ns") <= end)
-    still = (
+    open_gaps = (
         inside.group_by("worker")
         .agg(pl.col("src", "start_ns").last())
         .with_columns(dst=pl.lit(None, pl.Int64), epoch=pl.lit(last, pl.Int64), observed=end - pl.col("start_ns"))
@@ -229,7 +229,7 @@ def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
         shaped(frame, invariant=pl.lit("progress_max"), type=pl.lit(_PROGRESS))
         .with_columns(frame["epoch"])
         .filter(pl.col("observed").is_not_null())
-        for frame in (gaps, still)
+        for frame in (gaps, open_gaps)
     ]
     return pl.concat(parts).filter(pl.col("epoch").is_in(windows["epoch"].implode()))
 
@@ -241,23 +241,23 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least: int) ->
         observed=worker_of("dst").n_unique().cast(pl.Int64)
     )
     epochs = windows.select("epoch", window_ns="start_ns")
-    few = (
+    below_limit = (
         epochs.join(workers, how="cross")
         .join(sent, on=["worker", "epoch"], how="left")
         .with_columns(pl.col("observed").fill_null(0))
         .filter(pl.col("observed") < least)
     )
     # Mostly nobody is silent, and no edge needs to be read.
-    low, high = (few["epoch"].min(), few["epoch"].max()) if few.height else (0, -1)
+    low, high = (below_limit["epoch"].min(), below_limit["epoch"].max()) if below_limit.height else (0, -1)
     last = (
         run.between("edges", low, high)  # type: ignore[arg-type]
-        .filter(~IS_MESSAGE, pl.col("epoch").is_in(few["epoch"].unique().implode()))
+        .filter(~IS_MESSAGE, pl.col("epoch").is_in(below_limit["epoch"].unique().implode()))
         .select("src", "dst", "type", "operator", "epoch", "start_ns", worker=worker_of("dst"))
         .sort("dst")
         .unique(["worker", "epoch"], keep="last", maintain_order=True)
         .collect()
     )
-    joined = few.join(last, on=["worker", "epoch"], how="left")
+    joined = below_limit.join(last, on=["worker", "epoch"], how="left")
     silent = shaped(joined, invariant=pl.lit("some_progress"), start_ns=pl.coalesce("start_ns", "window_ns"))
     return silent.with_columns(
         joined["epoch"],
@@ -276,7 +276,7 @@ def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.Dat
     values = observed["observed"].to_numpy()[order]
     # Keys share nothing: threads do some of them each.
     cuts = np.searchsorted(first, np.linspace(0, len(values), threads.allowed() + 1))
-    found = threads.each(
+    medians_of_cuts = threads.each(
         lambda cut: medians(
             first[cut[0] : cut[1] + 1] - first[cut[0]],
             values[first[cut[0]] : first[cut[1]]],
@@ -285,13 +285,13 @@ def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.Dat
         ),
         list(pairwise(cuts.tolist())),
     )
-    median, mad = (np.concatenate(part) for part in zip(*found, strict=True))
+    median, mad = (np.concatenate(part) for part in zip(*medians_of_cuts, strict=True))
     margin = np.maximum(parameters.deviations * _SIGMA * mad, parameters.tolerance * np.abs(median))
     # What is observed is whole: more than the limit is more than its whole part.
     limit = np.floor(median + np.maximum(margin, parameters.least_ns))
-    enough = ~np.isnan(limit)
-    limits = np.where(enough, limit, -1).astype(np.int64)
-    unusual = enough & (limits >= 0) & (values > limits)
+    has_limit = ~np.isnan(limit)
+    limits = np.where(has_limit, limit, -1).astype(np.int64)
+    unusual = has_limit & (limits >= 0) & (values > limits)
     rows: pl.DataFrame = observed[order[unusual]]
     return rows.with_columns(limit=pl.Series(limits[unusual]), learned=pl.lit(value=True))
 

@@ -54,37 +54,37 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
         Also about earlier rounds, where these can look different now: the one that was the last, whose workers' last
         gaps were still open, and all where what is remembered does not go back so far.
     """
-    until = run.until(last)
-    known = rounds(until)
+    run_until = run.until(last)
+    known_rounds = rounds(run_until)
     first = memory.filter(pl.col("part") == FROM)["epoch"].to_list()
-    begins = known["epoch"].min() if known.height else None
+    begins = known_rounds["epoch"].min() if known_rounds.height else None
     # The startup counts as a round only as long as it is alone.
     alone = memory.filter(pl.col("part") == FROM)["key"].to_list() == ["alone"]
     newest = memory.filter(pl.col("part") == FROM)["value"].to_list()
     since = min(since, int(newest[0])) if newest else since
     if not first or alone or since < first[0] or begins is None:
         since, memory = -(2**63), pl.DataFrame(schema=_SCHEMA)
-        run, until, known = run.whole, run.whole.until(last), rounds(run.whole.until(last))
+        run, run_until, known_rounds = run.whole, run.whole.until(last), rounds(run.whole.until(last))
     past = memory.filter(pl.col("epoch") < since)
     observed, sent, later = _observed(past), _sent(past), progress_sends(run, since)
     if _mixed(sent, later):
         return resume(run.whole, last, parameters, since, pl.DataFrame(schema=_SCHEMA))
-    windows = known.filter(pl.col("epoch") >= since)
+    windows = known_rounds.filter(pl.col("epoch") >= since)
     if not windows.height:
         return Resumed(since, ANALYSIS.schema.empty_table(), memory)
     chosen = set(windows["epoch"].to_list())
     stretches = run.stretches(run.windows(chosen))
     parts = [with_epochs(ANALYSIS.table(View(run=run, windows=part), parameters), part) for part in stretches]
     rows, new = violations(
-        until,
+        run_until,
         parameters,
         parts=pa.concat_tables(parts),
         windows=windows,
         sends=pl.concat([_latest(sent), later]),
         past=observed,
     )
-    kept = _memory(known, parameters, pl.concat([observed, new]), pl.concat([sent, later]))
-    return Resumed(since, listed(rows), kept)
+    remembered = _memory(known_rounds, parameters, pl.concat([observed, new]), pl.concat([sent, later]))
+    return Resumed(since, listed(rows), remembered)
 
 
 def _mixed(before: pl.DataFrame, later: pl.DataFrame) -> bool:
@@ -120,17 +120,17 @@ def _sent(memory: pl.DataFrame) -> pl.DataFrame:
 
 
 def _memory(
-    known: pl.DataFrame, parameters: InvariantsParameters, observed: pl.DataFrame, sends: pl.DataFrame
+    known_rounds: pl.DataFrame, parameters: InvariantsParameters, observed: pl.DataFrame, sends: pl.DataFrame
 ) -> pl.DataFrame:
     """Return what is needed to go on as of any of the last epochs."""
-    epochs = known["epoch"]
+    epochs = known_rounds["epoch"]
     first, last = int(epochs.tail(_EPOCHS)[0]), int(epochs[-1])
     # Of each key what is in these epochs, and as many values before as limits look at.
-    old = (
+    earlier_values = (
         observed.filter(pl.col("epoch") < first).sort("epoch").group_by(KEY, maintain_order=True).tail(parameters.over)
     )
-    kept = pl.concat([old.select(observed.columns), observed.filter(pl.col("epoch") >= first)])
-    values = kept.select(
+    kept_values = pl.concat([earlier_values.select(observed.columns), observed.filter(pl.col("epoch") >= first)])
+    values = kept_values.select(
         part=pl.lit(_OBSERVED),
         epoch="epoch",
         key=pl.struct(pl.col(name).cast(kind) for name, kind in _KEYS.items()).struct.json_encode(),
@@ -145,6 +145,6 @@ def _memory(
         key=pl.col("worker").cast(pl.String),
         value=pl.struct(*_SENDS).struct.json_encode(),
     )
-    alone = "alone" if known["role"].to_list() == ["startup"] else "rounds"
+    alone = "alone" if known_rounds["role"].to_list() == ["startup"] else "rounds"
     begin = pl.DataFrame({"part": [FROM], "epoch": [first], "key": [alone], "value": [str(last)]}, schema=_SCHEMA)
     return pl.concat([values, sent, begin]).select(*_SCHEMA)

@@ -107,11 +107,11 @@ def _count(tiling: Tiling, parameters: KHopsParameters) -> pl.DataFrame:
         tiling.is_type(ActivityType.WAITING),
         tiling.is_type(ActivityType.DATA_MESSAGE),
     )
-    found, inexact = count_walks_by_window(edges, names.height, parameters.k, parameters.through_waits)
+    counted, inexact = count_walks_by_window(edges, names.height, parameters.k, parameters.through_waits)
     if inexact >= 0:
         error = _too_many(tiling.windows[inexact], parameters)
         raise error
-    rows = pl.DataFrame(found.reshape(-1, len(COLUMNS)), schema=dict.fromkeys(COLUMNS, pl.Int64))
+    rows = pl.DataFrame(counted.reshape(-1, len(COLUMNS)), schema=dict.fromkeys(COLUMNS, pl.Int64))
     rows = rows.rename({"walk_weight": "walk_ns", "edge_weight": "edge_ns"})
     return rows.hstack(names[rows["group"].to_numpy()]).select(_NO_ROWS.names())
 
@@ -143,12 +143,12 @@ def _weight(run: Run, parameters: KHopsParameters) -> nw.Expr:
     if not run.epochs_are_islands:
         took = took - nw.max_horizontal(nw.lit(0), nw.col("window_start_ns") - nw.col("start_ns"))
     buffered = nw.col("receive_buffer_ns")
-    apart = (nw.col("read") != nw.col("dst")) | nw.col("read").is_null()
+    read_later = (nw.col("read") != nw.col("dst")) | nw.col("read").is_null()
     if parameters.weight == "transfer":
         # Without a log of arrivals the transfer of a message that ended no wait is unknown; in one process it is 0.
-        at_once = ~apart & ~buffered.is_null()
-        return took - nw.when(at_once).then(nw.min_horizontal(took, buffered)).otherwise(nw.lit(0))
-    return took + nw.when(apart & ~nw.col("read").is_null()).then(buffered.fill_null(0)).otherwise(nw.lit(0))
+        read_at_once = ~read_later & ~buffered.is_null()
+        return took - nw.when(read_at_once).then(nw.min_horizontal(took, buffered)).otherwise(nw.lit(0))
+    return took + nw.when(read_later & ~nw.col("read").is_null()).then(buffered.fill_null(0)).otherwise(nw.lit(0))
 
 
 def _weights(tiling: Tiling, parameters: KHopsParameters) -> I64:

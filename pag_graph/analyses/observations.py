@@ -97,12 +97,12 @@ def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFr
             "end_ns": np.maximum.reduceat(end, tiling.first[shown]),
         }
     )
-    found = {
+    observed = {
         "epoch_max": _epochs(tiling.run, tiling.windows, last, extent),
         "message_max": _messages(tiling),
         "operator_max": _activations(tiling),
     }
-    return _reduced(found, parameters)
+    return _reduced(observed, parameters)
 
 
 def _candidates(view: View, parameters: InvariantsParameters) -> pl.DataFrame:
@@ -139,43 +139,45 @@ def _candidates(view: View, parameters: InvariantsParameters) -> pl.DataFrame:
         .agg(nw.col("src", "start_ns").min(), nw.col("dst", "end_ns").max())
         .with_columns(observed=nw.col("end_ns") - nw.col("start_ns"), worker=worker_in("src"))
     )
-    found = {
-        name: _first_of_all(view, every, keys, limit).with_columns(window=window)
-        for every, keys, limit, name in (
+    observed = {
+        name: _first_of_all(view, candidates, keys, limit).with_columns(window=window)
+        for candidates, keys, limit, name in (
             (messages, ["worker", "to_worker", "type", "channel"], parameters.message_max_ns, "message_max"),
             (activations, ["worker", "type", "operator"], parameters.operator_max_ns, "operator_max"),
         )
     }
-    return _reduced({"epoch_max": epochs, **found}, parameters)
+    return _reduced({"epoch_max": epochs, **observed}, parameters)
 
 
-def _first_of_all(view: View, every: Frame, keys: list[str], limit: int | None) -> pl.DataFrame:
+def _first_of_all(view: View, candidates: Frame, keys: list[str], limit: int | None) -> pl.DataFrame:
     """Return the rows that exceed a limit, and of each key those with the largest value and lowest `src` and `dst`."""
     # Joins do not find null; numbers of operators and channels are not negative.
-    every = view.engine.settle(
-        every.select(*keys, "src", "dst", "start_ns", "observed").with_columns(
+    candidates = view.engine.settle(
+        candidates.select(*keys, "src", "dst", "start_ns", "observed").with_columns(
             nw.col(name).fill_null(-1) for name in keys if name != "type"
         )
     )
-    first = every
+    first = candidates
     for column, best in (("observed", "max"), ("src", "min"), ("dst", "min")):
         least = first.group_by(keys).agg(getattr(nw.col(column), best)().alias("best"))
         first = first.join(least, on=keys, how="inner").filter(nw.col(column) == nw.col("best")).drop("best")
     rows = [view.collect(first)]
     if limit is not None:
-        rows.append(view.collect(every.filter(nw.col("observed") > limit)))
+        rows.append(view.collect(candidates.filter(nw.col("observed") > limit)))
     absent = [pl.when(pl.col(name) >= 0).then(name).alias(name) for name in keys if name != "type"]
     return pl.concat(rows).unique().with_columns(absent)
 
 
-def _reduced(found: Mapping[str, pl.DataFrame], parameters: InvariantsParameters) -> pl.DataFrame:
+def _reduced(observed: Mapping[str, pl.DataFrame], parameters: InvariantsParameters) -> pl.DataFrame:
     """Return what is observed, by invariant, where it exceeds a limit, and the largest of each key."""
     limits = {row["invariant"]: row["limit"] for row in limits_given(parameters).iter_rows(named=True)}
     parts = [SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False)).clear()]
-    for name, frame in found.items():
+    for name, frame in observed.items():
         key, keys = numbered(frame, "window", *(column for column in KEY if column in frame.columns))
-        most = largest(key, keys, *read_only(*(frame[column].to_numpy() for column in ("observed", "src", "dst"))))
-        chosen = [(frame[most], False)]
+        largest_rows = largest(
+            key, keys, *read_only(*(frame[column].to_numpy() for column in ("observed", "src", "dst")))
+        )
+        chosen = [(frame[largest_rows], False)]
         if name in limits:
             chosen.insert(0, (frame.filter(pl.col("observed") > limits[name]), True))
         parts += [
@@ -193,22 +195,22 @@ def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
             column = column.cast(NAMES)
         if column.dtype == pl.Enum:
             column = column.to_physical()
-        found, known = ranks(column.cast(pl.Int64).fill_null(-1).to_numpy())
-        if count * len(known) > _SPARSE * frame.height:
-            number, kept = ranks(number)
-            count = len(kept)
-        if len(known) > 1:
-            number, count = number * len(known) + found, count * len(known)
-    number, kept = ranks(number)
-    return number, len(kept)
+        values, distinct = ranks(column.cast(pl.Int64).fill_null(-1).to_numpy())
+        if count * len(distinct) > _SPARSE * frame.height:
+            number, numbers = ranks(number)
+            count = len(numbers)
+        if len(distinct) > 1:
+            number, count = number * len(distinct) + values, count * len(distinct)
+    number, numbers = ranks(number)
+    return number, len(numbers)
 
 
 def limits_given(parameters: InvariantsParameters) -> pl.DataFrame:
     """Return one row per limit on what a round shows: ``invariant`` and ``limit``."""
     names = ("epoch_max", "message_max", "operator_max")
-    given = {name: getattr(parameters, f"{name}_ns") for name in names}
+    limits = {name: getattr(parameters, f"{name}_ns") for name in names}
     return pl.DataFrame(
-        [(name, limit) for name, limit in given.items() if limit is not None],
+        [(name, limit) for name, limit in limits.items() if limit is not None],
         schema={"invariant": NAMES, "limit": pl.Int64},
         orient="row",
     )
@@ -224,17 +226,17 @@ def shaped(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
 
 def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.DataFrame) -> pl.DataFrame:
     """Return how long every epoch took, with the local edge that ended last; `extent` has the ends of its edges."""
-    known = run.epochs.select("epoch", start_ns="entry_ns", end_ns="exit_ns")
+    known_epochs = run.epochs.select("epoch", start_ns="entry_ns", end_ns="exit_ns")
     frame = pl.DataFrame(
         {"epoch": [window.epoch for window in windows], "window": range(len(windows))},
         schema={"epoch": pl.Int64, "window": pl.Int64},
     )
-    spans = frame.join(known, on="epoch")
+    spans = frame.join(known_epochs, on="epoch")
     if run.epochs_are_islands:
         # There, an epoch is its graph: events that preparation dropped do not count.
         spans = spans.drop("start_ns", "end_ns").join(extent, on="window")
-    found = last.join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
-    return found.with_columns(observed=pl.col("end_ns") - pl.col("start_ns"))
+    windows_found = last.join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
+    return windows_found.with_columns(observed=pl.col("end_ns") - pl.col("start_ns"))
 
 
 def _messages(tiling: Tiling) -> pl.DataFrame:

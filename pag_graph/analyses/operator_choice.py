@@ -32,14 +32,18 @@ def operators_called(run: Run, wanted: Sequence[int | str]) -> list[int]:
     """
     if not wanted:
         return []
-    known = run.operators.select("operator", "address", "name").rows()
+    operators = run.operators.select("operator", "address", "name").rows()
     chosen: list[int] = []
     for name in wanted:
-        matches = [number for number, address, called in known if str(name) in {str(number), address, called}]
+        matches = [
+            number for number, address, operator_name in operators if str(name) in {str(number), address, operator_name}
+        ]
         matches = [number for number in matches if str(number) == str(name)] or matches
         if not matches:
-            there = some_of([f"{number} ({called}, {address})" for number, address, called in sorted(known)])
-            message = f"There is no operator {name!r}; there are {there}."
+            examples = some_of(
+                [f"{number} ({operator_name}, {address})" for number, address, operator_name in sorted(operators)]
+            )
+            message = f"There is no operator {name!r}; there are {examples}."
             raise InvalidParameterError(message, None, {"operator": name})
         chosen += matches
     return chosen
@@ -47,5 +51,5 @@ def operators_called(run: Run, wanted: Sequence[int | str]) -> list[int]:
 
 def some_of(items: list[Any]) -> str:
     """Return the first of many, for a message."""
-    more = f" and {len(items) - _MOST_NAMES} more" if len(items) > _MOST_NAMES else ""
-    return (", ".join(map(str, items[:_MOST_NAMES])) or "none") + more
+    suffix = f" and {len(items) - _MOST_NAMES} more" if len(items) > _MOST_NAMES else ""
+    return (", ".join(map(str, items[:_MOST_NAMES])) or "none") + suffix

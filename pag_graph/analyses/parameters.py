@@ -43,8 +43,8 @@ class Parameter:
         """Type of a value: without ``| None``, and of one item of a tuple."""
         kind = self.kind
         if self.optional:
-            rest = [part for part in typing.get_args(kind) if part is not type(None)]
-            kind = rest[0] if len(rest) == 1 else str
+            kinds = [part for part in typing.get_args(kind) if part is not type(None)]
+            kind = kinds[0] if len(kinds) == 1 else str
         return typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
 
     @property
@@ -106,12 +106,12 @@ class Parameter:
         raise InvalidParameterError(message)
 
 
-def parameters_of(made: type | None) -> tuple[Parameter, ...]:
+def parameters_of(dataclass: type | None) -> tuple[Parameter, ...]:
     """Return the parameters that a dataclass has, in its order; none where there is no dataclass."""
-    if made is None:
+    if dataclass is None:
         return ()
-    hints = typing.get_type_hints(made, include_extras=True)
-    return tuple(_parameter(item.name, hints[item.name], item.default) for item in fields(made))
+    hints = typing.get_type_hints(dataclass, include_extras=True)
+    return tuple(_parameter(item.name, hints[item.name], item.default) for item in fields(dataclass))
 
 
 def make_parameters(name: str, known: typing.Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,15 +137,15 @@ def make_parameters(name: str, known: typing.Sequence[Parameter], values: Mappin
         If there is no such parameter, one is missing, or has another type.
     """
     by_name = {parameter.name: parameter for parameter in known}
-    for given in values:
-        if given not in by_name:
-            message = f"{name} has no parameter {given!r}; it has {', '.join(by_name) or 'none'}."
+    for argument in values:
+        if argument not in by_name:
+            message = f"{name} has no parameter {argument!r}; it has {', '.join(by_name) or 'none'}."
             raise InvalidParameterError(message)
     for parameter in known:
         if parameter.default is MISSING and parameter.name not in values:
             message = f"{name} needs the parameter {parameter.name!r}: {parameter.help}"
             raise InvalidParameterError(message)
-    return {given: by_name[given].convert(value) for given, value in values.items()}
+    return {argument: by_name[argument].convert(value) for argument, value in values.items()}
 
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:

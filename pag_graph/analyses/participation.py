@@ -72,7 +72,7 @@ def participation(view: View) -> pl.DataFrame:
 def _shares(tiling: Tiling) -> pl.DataFrame:
     base = window_graph(tiling)
     used = np.flatnonzero(~base.is_type(ActivityType.WAITING) & ~base.negative)
-    src, dst, t, of = base.src[used], base.dst[used], base.t, base.of[used]
+    src, dst, t, window_of_row = base.src[used], base.dst[used], base.t, base.of[used]
     order, stuck = topological_order(np.argsort(t, kind="stable"), t, src, dst)
     if stuck >= 0:
         vertex = int(base.ids[stuck])
@@ -94,21 +94,24 @@ def _shares(tiling: Tiling) -> pl.DataFrame:
     mantissa = before[src] * after[dst]
     limbs = before_limbs[src] + after_limbs[dst]
     share = np.zeros(len(used))
-    known = paths[of] > 0
-    share[known] = np.ldexp(mantissa[known] / paths[of[known]], LIMB_BITS * (limbs[known] - paths_limbs[of[known]]))
+    has_paths = paths[window_of_row] > 0
+    share[has_paths] = np.ldexp(
+        mantissa[has_paths] / paths[window_of_row[has_paths]],
+        LIMB_BITS * (limbs[has_paths] - paths_limbs[window_of_row[has_paths]]),
+    )
     # Rounding must not make more than all paths.
     share = np.minimum(share, 1)
-    mantissa, exponent = _written(mantissa, LIMB_BITS * limbs)
+    mantissa, exponent = _as_floats(mantissa, LIMB_BITS * limbs)
     inside = base.inside[used]
-    start = np.maximum(base.number("start_ns")[used], base.begins[of])
-    part = share * (inside / (base.ends - base.begins)[of])
+    start = np.maximum(base.number("start_ns")[used], base.begins[window_of_row])
+    part = share * (inside / (base.ends - base.begins)[window_of_row])
     ends = (base.number(name)[used] for name in ("src", "dst"))
     # Floating-point numbers that are not negative are in the order of their bits.
-    order = ordered(of, -part.view(np.int64), -share.view(np.int64), start, *ends)
+    order = ordered(window_of_row, -part.view(np.int64), -share.view(np.int64), start, *ends)
     return (
         base.rows.select(_OF_EDGES)[used]
         .with_columns(
-            window=pl.Series(of),
+            window=pl.Series(window_of_row),
             participation=pl.Series(part),
             path_share=pl.Series(share),
             paths_mantissa=pl.Series(mantissa),
@@ -121,7 +124,7 @@ def _shares(tiling: Tiling) -> pl.DataFrame:
     )
 
 
-def _written(mantissa: F64, exponent: I64) -> tuple[F64, I64]:
+def _as_floats(mantissa: F64, exponent: I64) -> tuple[F64, I64]:
     """Return numbers without exponents where they are below 2^1000, else with mantissas from 1 to 2."""
     fraction, bits = np.frexp(mantissa)
     plain = (bits + exponent <= _PLAIN_BITS) | (mantissa == 0)

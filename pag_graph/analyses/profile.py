@@ -100,16 +100,16 @@ def divided(view: View, parameters: ProfileParameters) -> pl.DataFrame:
 def _keys(run: Run, steps: pl.DataFrame, division: str) -> pl.DataFrame:
     """Return one row per key of a division."""
     steps = steps.with_columns(message=IS_MESSAGE)
-    none: dict[str, pl.Expr] = {name: pl.lit(None, kind) for name, kind in _NULLS.items()}
+    no_ids: dict[str, pl.Expr] = {name: pl.lit(None, kind) for name, kind in _NULLS.items()}
     local, message = ~pl.col("message"), pl.col("message")
     if division == "type":
-        ids, key = none, pl.col("type")
+        ids, key = no_ids, pl.col("type")
     elif division == "operator":
         steps = steps.join(operator_names(run), on="operator", how="left")
         name = pl.format("{} ({})", "operator_name", "address")
         number = pl.format("operator {}", "operator")
         unnamed = pl.col("operator_name").is_null() | (pl.col("operator_name") == "")
-        ids = {**none, "operator": pl.when(local).then("operator")}
+        ids = {**no_ids, "operator": pl.when(local).then("operator")}
         key = (
             pl.when(message)
             .then(pl.lit(_MESSAGES))
@@ -118,10 +118,10 @@ def _keys(run: Run, steps: pl.DataFrame, division: str) -> pl.DataFrame:
             .otherwise(pl.when(unnamed).then(number).otherwise(name))
         )
     elif division == "worker":
-        ids = {**none, "worker": pl.when(local).then("worker")}
+        ids = {**no_ids, "worker": pl.when(local).then("worker")}
         key = pl.when(message).then(pl.lit(_MESSAGES)).otherwise(worker_label(run, "worker"))
     else:
-        ids = {**none, "worker": pl.when(message).then("worker"), "to_worker": pl.when(message).then("to_worker")}
+        ids = {**no_ids, "worker": pl.when(message).then("worker"), "to_worker": pl.when(message).then("to_worker")}
         key = pl.when(message).then(_pair(run)).otherwise(pl.lit(_LOCAL))
     columns = {**ids, "key": key}
     return (
@@ -148,14 +148,14 @@ def _first(keyed: pl.DataFrame, n: int) -> pl.DataFrame:
     """Rank the keys of each division, and sum up what comes after the first `n`."""
     ranked = keyed.with_columns(ranks_by("window", "by"), keys=pl.lit(1, pl.Int64)).sort("window", "by", "rank")
     if n:
-        rest = ranked.filter(pl.col("rank") > n)
-        others = rest.group_by("window", "by").agg(
+        other_keys = ranked.filter(pl.col("rank") > n)
+        sum_of_others = other_keys.group_by("window", "by").agg(
             pl.lit(n + 1, pl.Int64).alias("rank"),
             pl.lit(OTHER).alias("key"),
             *(pl.lit(None, kind).alias(name) for name, kind in _NULLS.items()),
             pl.col("keys", "steps", "path_ns").sum(),
         )
-        ranked = pl.concat([ranked.filter(pl.col("rank") <= n), others.select(ranked.columns)])
+        ranked = pl.concat([ranked.filter(pl.col("rank") <= n), sum_of_others.select(ranked.columns)])
     return ranked.sort("window", pl.col("by").cast(pl.Enum(DIVISIONS)), "rank")
 
 

@@ -51,10 +51,10 @@ def profile_rounds(run: Run, parameters: ProfileParameters, *, parts: pa.Table) 
     totals = rows.group_by("by", "key").agg(pl.col("path_ns").sum()).with_columns(ranks_by("by"))
     named = rows.join(totals.select("by", "key", "rank"), on=["by", "key"])
     if parameters.n:
-        rest = pl.col("rank") > parameters.n
+        is_other = pl.col("rank") > parameters.n
         named = named.with_columns(
-            key=pl.when(rest).then(pl.lit(OTHER)).otherwise("key"),
-            rank=pl.when(rest).then(parameters.n + 1).otherwise("rank"),
+            key=pl.when(is_other).then(pl.lit(OTHER)).otherwise("key"),
+            rank=pl.when(is_other).then(parameters.n + 1).otherwise("rank"),
         )
     per_round = named.group_by("by", "rank", "key", "epoch").agg(pl.col("steps", "path_ns").sum())
     spans = rounds(run)

@@ -203,9 +203,9 @@ def about(analysis: Analysis[Any]) -> str:
 
 def _sections(doc: str) -> tuple[str, dict[str, str]]:
     """Split a NumPy docstring; what comes before its first section is the description."""
-    pieces = _SECTION.split(doc)
-    named = {name: text.strip() for name, text in zip(pieces[1::2], pieces[2::2], strict=True)}
-    return pieces[0].strip(), named
+    parts = _SECTION.split(doc)
+    named = {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return parts[0].strip(), named
 
 
 def _parameters(analysis: Analysis[Any]) -> str:

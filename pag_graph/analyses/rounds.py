@@ -56,10 +56,10 @@ def rounds(view: View) -> pl.DataFrame:
         .group_by("window")
         .agg(nw.col("all_ns", *_SHARES).sum())
     )
-    known = view.spans.join(view.collect(sums), on="window", how="left").fill_null(0)
-    whole = pl.when(pl.col("all_ns") > 0).then("all_ns").otherwise(1)
+    sums_of_rounds = view.spans.join(view.collect(sums), on="window", how="left").fill_null(0)
+    all_time = pl.when(pl.col("all_ns") > 0).then("all_ns").otherwise(1)
     spans = pl.Series([window.span_ns for window in view.windows], dtype=pl.Int64)
-    shares = known.sort("window").with_columns(pl.col(*_SHARES) / whole, span_ns=spans)
+    shares = sums_of_rounds.sort("window").with_columns(pl.col(*_SHARES) / all_time, span_ns=spans)
     return shares.with_columns(coverage=1 - pl.col("unknown_share"))
 
 

@@ -108,10 +108,10 @@ class Runner:
             )
             table = pa.concat_tables(tables).drop_columns(["window"])
         starts, ends = (pa.array([getattr(window, name) for window in windows]) for name in ("start_ns", "end_ns"))
-        for at, (name, column) in enumerate(
+        for index, (name, column) in enumerate(
             {"window": places, "from_ns": starts.take(places), "to_ns": ends.take(places)}.items()
         ):
-            table = table.add_column(at, name, column)
+            table = table.add_column(index, name, column)
         return table
 
 
@@ -134,8 +134,8 @@ def over(analysis: Analysis[Any], run: Run, last: int, parameters: Any = None) -
     pa.Table
         Of windows the rows of each, with its ``epoch``; of a run what it says of the rounds up to that epoch.
     """
-    until = run.until(last)
-    epochs = until.rounds if isinstance(analysis, RunAnalysis) else until.epochs["epoch"].to_list()
+    run_until = run.until(last)
+    epochs = run_until.rounds if isinstance(analysis, RunAnalysis) else run_until.epochs["epoch"].to_list()
     schema = answered_schema(analysis.schema)
     if not epochs:
         return schema.empty_table()
@@ -143,12 +143,12 @@ def over(analysis: Analysis[Any], run: Run, last: int, parameters: Any = None) -
     windows = run.windows(epochs)
     assert isinstance(analysis, WindowAnalysis | RunAnalysis)  # noqa: S101  (pairs have no epochs)
     if isinstance(analysis, RunAnalysis) and analysis.part is None:
-        rows = table_of(analysis(until, parameters))
+        rows = table_of(analysis(run_until, parameters))
     else:
         tables = [with_epochs(analysis.table(View(run=run, windows=w), parameters), w) for w in run.stretches(windows)]
         rows = pa.concat_tables(tables, promote_options="permissive")
         if isinstance(analysis, RunAnalysis):
-            rows = table_of(analysis(until, parameters, parts=rows))
+            rows = table_of(analysis(run_until, parameters, parts=rows))
     return rows if "epoch" in rows.column_names else rows.append_column("epoch", pa.array([last] * rows.num_rows))
 
 

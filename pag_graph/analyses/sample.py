@@ -123,14 +123,14 @@ class _Design:
                 variance += (size / total) ** 2 * (1 - drawn / size) * spread / drawn
         return float(self.weights @ values / total), float(np.sqrt(variance))
 
-    def ratio(self, over: F64, under: F64) -> tuple[float, float]:
+    def ratio(self, numerator: F64, denominator: F64) -> tuple[float, float]:
         """Return the ratio of two sums over all rounds, and the standard error of it (Cochran 6.13 and 6.48)."""
-        bottom = float(self.weights @ under)
-        if bottom == 0:
+        total = float(self.weights @ denominator)
+        if total == 0:
             return 0.0, 0.0
-        value = float(self.weights @ over) / bottom
-        _, error = self.mean(over - value * under)
-        return value, error * int(self.sizes.sum()) / bottom
+        value = float(self.weights @ numerator) / total
+        _, error = self.mean(numerator - value * denominator)
+        return value, error * int(self.sizes.sum()) / total
 
 
 def chosen_rounds(run: Run, parameters: SampleParameters) -> list[Window]:
@@ -244,11 +244,11 @@ def sample(run: Run, parameters: SampleParameters, *, parts: pa.Table) -> Sample
     contain the true value less often than they say. Only the files that hold the drawn rounds are read.
     """
     known = rounds(run).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
-    seen = pl.DataFrame(pl.from_arrow(parts))
+    observations = pl.DataFrame(pl.from_arrow(parts))
     windows = chosen_rounds(run, parameters)
     epochs = [window.epoch for window in windows]
     number = _strata(known, parameters.strata)
-    place = {epoch: at for at, epoch in enumerate(known["epoch"].to_list())}
+    place = {epoch: position for position, epoch in enumerate(known["epoch"].to_list())}
     drawn = number[[place[epoch] for epoch in epochs]]
     design = _Design(drawn, np.bincount(number))
     chosen = pl.DataFrame({"epoch": epochs}, schema={"epoch": pl.Int64})
@@ -259,12 +259,12 @@ def sample(run: Run, parameters: SampleParameters, *, parts: pa.Table) -> Sample
         *_percentiles(lengths, known["span"].to_numpy(), design, parameters.confidence),
         _mean("waiting", "mean", waiting, design, parameters.confidence, exact=known["waiting_ns"].mean()),
     ]
-    for (by, key), members in sorted(seen.group_by("by", "key"), key=lambda item: str(item[0])):
+    for (division, key), members in sorted(observations.group_by("by", "key"), key=lambda item: str(item[0])):
         values = _column(chosen.join(members.select("epoch", "value_ns"), on="epoch", how="left"), "value_ns")
-        if by == "wait":
+        if division == "wait":
             rows.append(_mean("wait", str(key), values, design, parameters.confidence, count=members.height))
         else:
-            rows.append(_share(str(by), str(key), values, lengths, design, parameters.confidence, members.height))
+            rows.append(_share(str(division), str(key), values, lengths, design, parameters.confidence, members.height))
     order = {"length": 0, "waiting": 1, "wait": 2, "type": 3, "operator": 4, "worker": 5, "pair": 6}
     rows.sort(key=lambda row: (order[row["by"]], 0 if row["by"] == "length" else -row["estimate"], row["key"]))
     empty = pl.DataFrame(pl.from_arrow(SAMPLE.empty_table()))
@@ -281,10 +281,18 @@ def _column(frame: pl.DataFrame, name: str) -> F64:
 
 
 def _row(
-    by: str, key: str, unit: str, *, estimate: float, low: float | None, high: float | None, count: int, exact: Any
+    division: str,
+    key: str,
+    unit: str,
+    *,
+    estimate: float,
+    low: float | None,
+    high: float | None,
+    count: int,
+    exact: Any,
 ) -> dict[str, Any]:
     return {
-        "by": by,
+        "by": division,
         "key": key,
         "unit": unit,
         "estimate": estimate,
@@ -300,7 +308,7 @@ def _t(design: _Design, confidence: float) -> float:
 
 
 def _mean(
-    by: str,
+    division: str,
     key: str,
     values: F64,
     design: _Design,
@@ -314,16 +322,16 @@ def _mean(
     count = len(values) if count is None else count
     # Times are not negative.
     low = max(mean - margin, 0.0)
-    return _row(by, key, "ns", estimate=mean, low=low, high=mean + margin, count=count, exact=exact)
+    return _row(division, key, "ns", estimate=mean, low=low, high=mean + margin, count=count, exact=exact)
 
 
 def _share(
-    by: str, key: str, values: F64, lengths: F64, design: _Design, confidence: float, count: int
+    division: str, key: str, values: F64, lengths: F64, design: _Design, confidence: float, count: int
 ) -> dict[str, Any]:
     share, error = design.ratio(values, lengths)
     margin = _t(design, confidence) * error
     low, high = max(share - margin, 0.0), min(share + margin, 1.0)
-    return _row(by, key, "share", estimate=share, low=low, high=high, count=count, exact=None)
+    return _row(division, key, "share", estimate=share, low=low, high=high, count=count, exact=None)
 
 
 def _percentiles(lengths: F64, population: I64, design: _Design, confidence: float) -> list[dict[str, Any]]:
@@ -371,9 +379,9 @@ def quantile_interval(
     ordered, drawn = np.sort(values), len(values)
     rank, tail = rank_of(percent / 100, population), (1 - confidence) / 2
     # x(l) is above the percentile if fewer than l values are among the lowest K; x(u) below it if u are among K - 1.
-    above = np.cumsum(hypergeometric(population, rank, drawn))[:-1]
-    below = np.cumsum(hypergeometric(population, rank - 1, drawn)[::-1])[::-1][1:]
-    lows, highs = np.flatnonzero(above <= tail), np.flatnonzero(below <= tail)
+    chance_above = np.cumsum(hypergeometric(population, rank, drawn))[:-1]
+    chance_below = np.cumsum(hypergeometric(population, rank - 1, drawn)[::-1])[::-1][1:]
+    lows, highs = np.flatnonzero(chance_above <= tail), np.flatnonzero(chance_below <= tail)
     return (
         float(ordered[rank_of(percent / 100, drawn) - 1]),
         float(ordered[lows[-1]]) if len(lows) else None,
@@ -386,12 +394,12 @@ def _woodruff(
 ) -> tuple[float, float | None, float | None]:
     """Estimate a percentile from strata: the interval of the proportion, read off the distribution."""
     order = np.argsort(values, kind="stable")
-    ordered, below = values[order], np.cumsum(design.weights[order])
-    below /= below[-1]
+    ordered, cumulated = values[order], np.cumsum(design.weights[order])
+    cumulated /= cumulated[-1]
 
     def at(share: float) -> float | None:
-        places = np.flatnonzero(below >= share - 1e-12)
-        return float(ordered[places[0]]) if len(places) and share > 0 else None
+        hits = np.flatnonzero(cumulated >= share - 1e-12)
+        return float(ordered[hits[0]]) if len(hits) and share > 0 else None
 
     estimate = at(percent / 100)
     assert estimate is not None  # noqa: S101  (the whole distribution is below its end)

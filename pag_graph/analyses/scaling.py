@@ -65,15 +65,15 @@ class Scaling(Report):
     def headline(self) -> str:
         """Return what a person reads before the rows."""
         repeated = Counter(run["workers"] for run in self.runs)
-        each = ", ".join(f"{count} with {_workers(workers)}" for workers, count in sorted(repeated.items()))
-        more = f" ({self.left_out} rounds that only some have are left out)" if self.left_out else ""
+        repeats = ", ".join(f"{count} with {_workers(workers)}" for workers, count in sorted(repeated.items()))
+        left_out = f" ({self.left_out} rounds that only some have are left out)" if self.left_out else ""
         lines = [
-            f"{len(self.runs)} runs: {each}. Compared: {_counted(len(self.rounds), 'round')} that all have{more}.",
+            f"{len(self.runs)} runs: {repeats}. Compared: {_counted(len(self.rounds), 'round')} that all have{left_out}.",
             *(_line(row, min(repeated)) for row in self.table.to_pylist() if row["by"] == TOTAL),
         ]
-        above = sorted(workers for workers in repeated if self.cores is not None and workers > self.cores)
-        if above:
-            number = ", ".join(map(str, above))
+        too_many = sorted(workers for workers in repeated if self.cores is not None and workers > self.cores)
+        if too_many:
+            number = ", ".join(map(str, too_many))
             lines.append(
                 f"More workers ({number}) than cores ({self.cores}): their threads take turns on them, so this says"
                 " nothing of how the program scales."
@@ -97,8 +97,8 @@ def _workers(count: int) -> str:
     return _counted(count, "worker")
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Scaling:
@@ -167,12 +167,12 @@ def _check(runs: Sequence[Run], n: int, cores: int | None) -> None:
         message = f"n is {n} and cores is {cores}; both must be at least 1."
     if message:
         raise InvalidParameterError(message, "pag scaling w1.pag w2.pag w4.pag --cores 4")
-    seen: dict[str, Run] = {}
+    runs_by_trace: dict[str, Run] = {}
     for run in runs:
         profile.ANALYSIS.check(run)
-        other = seen.setdefault(str(run.info.run["trace_id"]), run)
-        if other is not run:
-            message = f"{run.info.path} and {other.info.path} hold the same run. A repetition must be a new run."
+        first_run = runs_by_trace.setdefault(str(run.info.run["trace_id"]), run)
+        if first_run is not run:
+            message = f"{run.info.path} and {first_run.info.path} hold the same run. A repetition must be a new run."
             raise InvalidParameterError(message, "Give each recording once.")
 
 
@@ -184,25 +184,25 @@ def _path(run: Run, place: int, epochs: Sequence[int]) -> pl.DataFrame:
     """Return time on the paths of some rounds of a run per division and key."""
     windows = [run.window(epoch=epoch) for epoch in epochs]
     parts = [
-        profile.divided(View(run=run, windows=stretch), profile.ProfileParameters(by=by))
+        profile.divided(View(run=run, windows=stretch), profile.ProfileParameters(by=division))
         for stretch in run.stretches(windows)
-        for by in _DIVISIONS
+        for division in _DIVISIONS
     ]
     rows = pl.concat([part.select("by", "key", "path_ns") for part in parts])
-    whole = pl.DataFrame({"by": [TOTAL], "key": [WHOLE], "path_ns": [sum(window.span_ns for window in windows)]})
-    summed = pl.concat([whole, rows.group_by("by", "key").agg(pl.col("path_ns").sum())])
+    total = pl.DataFrame({"by": [TOTAL], "key": [WHOLE], "path_ns": [sum(window.span_ns for window in windows)]})
+    summed = pl.concat([total, rows.group_by("by", "key").agg(pl.col("path_ns").sum())])
     return summed.with_columns(run=pl.lit(place, pl.Int64), workers=pl.lit(len(run.workers), pl.Int64))
 
 
 def _first(paths: pl.DataFrame, n: int) -> pl.DataFrame:
     """Rank keys by their time in all runs; those behind the first `n` of a division become one."""
     totals = paths.group_by("by", "key").agg(pl.col("path_ns").sum()).with_columns(profile.ranks_by("by"))
-    rest = pl.col("rank") > n
+    is_other = pl.col("rank") > n
     return (
         paths.join(totals.select("by", "key", "rank"), on=["by", "key"])
         .with_columns(
-            key=pl.when(rest).then(pl.lit(profile.OTHER)).otherwise("key"),
-            rank=pl.when(rest).then(n + 1).otherwise("rank").cast(pl.Int64),
+            key=pl.when(is_other).then(pl.lit(profile.OTHER)).otherwise("key"),
+            rank=pl.when(is_other).then(n + 1).otherwise("rank").cast(pl.Int64),
         )
         .group_by("run", "workers", "by", "rank", "key")
         .agg(pl.col("path_ns").sum())

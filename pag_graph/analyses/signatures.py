@@ -75,34 +75,34 @@ def source() -> str:
     analyses = [analysis for analysis in ANALYSES if analysis.name not in _BY_HAND]
     names: dict[str, set[str]] = {}
     for analysis in analyses:
-        for made in (analysis.parameters, analysis.report):
-            if made is not None:
-                names.setdefault(made.__module__, set()).add(made.__name__)
+        for type_ in (analysis.parameters, analysis.report):
+            if type_ is not None:
+                names.setdefault(type_.__module__, set()).add(type_.__name__)
     imports = "\n".join(f"    from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names))
     return _HEAD.format(imports=imports) + "".join(_method(analysis) for analysis in analyses)
 
 
-def _around(analysis: Analysis[Any]) -> list[tuple[str, str, str]]:
+def _window_arguments(analysis: Analysis[Any]) -> list[tuple[str, str, str]]:
     """Return the arguments beside the parameters: name, type and meaning."""
     if analysis.scope is Scope.RUN:
         # Where rounds are not looked at one by one there is nothing to give to an engine.
         parts = isinstance(analysis, RunAnalysis) and analysis.part is not None
         return [*((_SPARK,) if analysis.across else ()), *(_ROUNDS if parts else ())]
     if analysis.scope is Scope.PAIR:
-        other = [
+        other_side = [
             (f"against_{name}", kind, f"Of the other side: {text[0].lower()}{text[1:]}") for name, kind, text in _WINDOW
         ]
-        return [*_WINDOW, _AGAINST, *other]
+        return [*_WINDOW, _AGAINST, *other_side]
     return [*_WINDOW, *((_SPARK,) if analysis.across else ())]
 
 
 def _method(analysis: Analysis[Any]) -> str:
-    around = _around(analysis)
+    window_arguments = _window_arguments(analysis)
     kind = "None" if analysis.parameters is None else f"{analysis.parameters.__name__} | None"
     lines = ["self,", f"parameters: {kind} = None,"]
     lines.append("*,")
-    lines += [f"{name}: {kind} = {_DEFAULTS.get(name, 'None')}," for name, kind, _ in around]
-    lines += [f"{item.name}: {_written(item.kind)}{_default(item)}," for item in analysis.parameter_list]
+    lines += [f"{name}: {kind} = {_DEFAULTS.get(name, 'None')}," for name, kind, _ in window_arguments]
+    lines += [f"{item.name}: {_annotation(item.kind)}{_default(item)}," for item in analysis.parameter_list]
     lines.append("**unknown: Never,")
     returned = "pa.Table" if analysis.report is None else analysis.report.__name__
     shown = f'"{returned}"'
@@ -111,18 +111,18 @@ def _method(analysis: Analysis[Any]) -> str:
             f"\n    def {analysis.method}(",
             *(f"        {line}" for line in lines),
             f"    ) -> {returned}:",
-            textwrap.indent(_doc(analysis, around, returned), "        "),
+            textwrap.indent(_doc(analysis, window_arguments, returned), "        "),
             f'        return cast({shown}, self._ask("{analysis.name}", locals()))',
             "",
         ]
     )
 
 
-def _doc(analysis: Analysis[Any], around: list[tuple[str, str, str]], returned: str) -> str:
+def _doc(analysis: Analysis[Any], window_arguments: list[tuple[str, str, str]], returned: str) -> str:
     parts = [f'"""{analysis.help}', "", "Parameters", "----------", "parameters"]
     parts += _meaning("All that follow the choice of windows, at once." if analysis.parameters else "None.")
     for name, meaning in [
-        *((name, text) for name, _, text in around),
+        *((name, text) for name, _, text in window_arguments),
         *((item.name, item.help) for item in analysis.parameter_list),
     ]:
         parts += [name, *_meaning(meaning)]
@@ -137,16 +137,16 @@ def _meaning(text: str) -> list[str]:
     return textwrap.indent(textwrap.fill(text, _WIDTH - 12), "    ").splitlines()
 
 
-def _written(kind: Any) -> str:
+def _annotation(kind: Any) -> str:
     """Return a type as it is written in code."""
     parts = typing.get_args(kind)
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
         return f"Literal[{', '.join(f'{chr(34)}{value}{chr(34)}' for value in parts)}]"
     if origin in {typing.Union, UnionType}:
-        return " | ".join(_written(part) for part in parts)
+        return " | ".join(_annotation(part) for part in parts)
     if origin is tuple:
-        return f"Sequence[{_written(parts[0])}] | {_written(parts[0])}"
+        return f"Sequence[{_annotation(parts[0])}] | {_annotation(parts[0])}"
     if kind is type(None):
         return "None"
     return f"{kind.__name__} | str" if issubclass(kind, StrEnum) else str(kind.__name__)

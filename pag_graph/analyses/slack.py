@@ -85,20 +85,20 @@ def _slacks(graph: ConstraintGraph) -> pl.DataFrame:
     arcs = Arcs(graph.first, graph.src, graph.weight)
     late = latest(arcs, graph.ends, graph.t[graph.ends])
     rows = base.rows
-    found = slacks(arcs, graph.element, rows.height, graph.t, late)
-    known = found != NONE
+    slack_ns = slacks(arcs, graph.element, rows.height, graph.t, late)
+    has_slack = slack_ns != NONE
     # A message from before the window may have arrived before it, too.
     used = np.maximum(np.where(graph.elements, graph.duration, base.inside), 0)
     start = np.maximum(base.number("start_ns"), base.begins[base.of])
     # Last is what leads to no end.
-    order = ordered(base.of, found, -used, start, base.number("src"), base.number("dst"))
+    order = ordered(base.of, slack_ns, -used, start, base.number("src"), base.number("dst"))
     return (
         rows.select(_OF_EDGES)
         .with_columns(
             window=pl.Series(base.of),
             start_ns=pl.Series(start),
             duration_ns=pl.Series(used),
-            slack_ns=pl.when(pl.Series(known)).then(pl.Series(found)),
+            slack_ns=pl.when(pl.Series(has_slack)).then(pl.Series(slack_ns)),
         )[order]
         .with_columns(pl.col("type").cast(pl.String), worker=worker_of("src"), to_worker=worker_of("dst"))
         .select("window", *SLACK.names)

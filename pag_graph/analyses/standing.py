@@ -132,10 +132,10 @@ def encoded(table: pa.Table, epoch: int | None = None) -> pl.DataFrame:
 def decoded(changes: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
     """Return changes with the columns of the answer in place of ``row``, among them its ``epoch`` if it has one."""
     kinds = dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema)
-    others = changes.drop("row", *(["epoch"] if "epoch" in kinds else []))
+    kept_columns = changes.drop("row", *(["epoch"] if "epoch" in kinds else []))
     if not changes.height:
-        return pl.DataFrame(schema={**others.schema, **kinds})
-    return pl.concat([others, changes["row"].str.json_decode(pl.Struct(kinds)).struct.unnest()], how="horizontal")
+        return pl.DataFrame(schema={**kept_columns.schema, **kinds})
+    return pl.concat([kept_columns, changes["row"].str.json_decode(pl.Struct(kinds)).struct.unnest()], how="horizontal")
 
 
 def summed(changes: pl.DataFrame) -> pl.DataFrame:
@@ -192,8 +192,8 @@ class Delta:
     @classmethod
     def whole(cls, state: Run, answered: int) -> Delta:
         """Return the difference from nothing, for a query that is asked for the first time."""
-        none = pl.DataFrame(schema=dict.fromkeys(_PLACE, pl.Int64))
-        return cls(state=state, edges=none, before=NEVER, answered=answered, renamed=False, redrawn=frozenset())
+        no_edges = pl.DataFrame(schema=dict.fromkeys(_PLACE, pl.Int64))
+        return cls(state=state, edges=no_edges, before=NEVER, answered=answered, renamed=False, redrawn=frozenset())
 
     def epochs(self, since: int, last: int) -> list[int]:
         """Return the epochs of the state between two numbers, both included."""
@@ -214,19 +214,19 @@ class Delta:
 
     def _redone(self) -> set[int]:
         """Return the epochs whose windows are others, or all where names are."""
-        gone = {epoch for epoch in self.redrawn if epoch <= self.before}
-        return gone | set(self._old["epoch"]) if self.renamed else gone
+        redone = {epoch for epoch in self.redrawn if epoch <= self.before}
+        return redone | set(self._old["epoch"]) if self.renamed else redone
 
     @cached_property
     def touched(self) -> list[int]:
         """Epochs that were answered before, and whose windows show an edge that came or went."""
         redone = self._redone()
-        if windows := self._near():
+        if windows := self._touched_windows():
             _, places = members(self.state, windows, self.edges, "touches")
             redone |= {windows[place].epoch or 0 for place in np.unique(places).tolist() if place >= 0}
         return sorted(redone | set(self.labelled))
 
-    def _near(self) -> list[Window]:
+    def _touched_windows(self) -> list[Window]:
         """Return the windows of old epochs that edges can touch; a run may have many others."""
         if not (self._old.height and self.edges.height):
             return []
@@ -263,14 +263,16 @@ def _least(columns: Iterable[pl.Series]) -> list[int]:
     return [int(column.min()) for column in columns if column.len()]  # type: ignore[arg-type]
 
 
-def answers(run: Run, wanted: Mapping[Query, Collection[int]]) -> Iterator[tuple[Query, list[int], pl.DataFrame]]:
+def answers(
+    run: Run, epochs_by_query: Mapping[Query, Collection[int]]
+) -> Iterator[tuple[Query, list[int], pl.DataFrame]]:
     """Answer queries about epochs, each for itself; what several ask for together is read once.
 
     Parameters
     ----------
     run
         The run.
-    wanted
+    epochs_by_query
         Per query of windows: epochs of the run.
 
     Yields
@@ -284,11 +286,11 @@ def answers(run: Run, wanted: Mapping[Query, Collection[int]]) -> Iterator[tuple
     """
     from pag_graph.analyses.view import View
 
-    everything = {epoch for epochs in wanted.values() for epoch in epochs}
-    asked = {query: frozenset(epochs) for query, epochs in wanted.items()}
+    everything = {epoch for epochs in epochs_by_query.values() for epoch in epochs}
+    epochs_of_query = {query: frozenset(epochs) for query, epochs in epochs_by_query.items()}
     for stretch in run.stretches(run.windows(everything)):
         together = View(run=run, windows=stretch)
-        for query, epochs in asked.items():
+        for query, epochs in epochs_of_query.items():
             windows = [window for window in stretch if window.epoch in epochs]
             if windows:
                 view = together if len(windows) == len(stretch) else View(run=run, windows=windows)

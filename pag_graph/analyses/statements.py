@@ -55,12 +55,12 @@ def _listed(evidence: Evidence, workers: list[int]) -> str:
     """Return ``worker 1``, or ``workers 1, 2 and 3``, or ``source (worker 1) and sink (worker 2)``."""
     run = evidence.snapshot.run
     if len(workers) == 1 or any(worker in run.worker_names for worker in workers):
-        *others, last = map(run.worker_label, workers)
-        return f"{', '.join(others)} and {last}" if others else last
+        *names, last = map(run.worker_label, workers)
+        return f"{', '.join(names)} and {last}" if names else last
     return f"workers {', '.join(map(str, workers[:-1]))} and {workers[-1]}"
 
 
-def _who(evidence: Evidence, worker: int | None, *, begins: bool = False) -> str:
+def _worker(evidence: Evidence, worker: int | None, *, begins: bool = False) -> str:
     """Return how to speak of a worker, also where a sentence begins; a name stays as it is."""
     run = evidence.snapshot.run
     name = "nobody" if worker is None else run.worker_label(worker)
@@ -71,14 +71,14 @@ def _between(evidence: Evidence, sender: int, receiver: int) -> str:
     """Return ``worker 1 to 2``, or ``source (worker 1) to sink (worker 2)``."""
     names = evidence.snapshot.run.worker_names
     named = sender in names or receiver in names
-    return f"{_who(evidence, sender)} to {_who(evidence, receiver) if named else receiver}"
+    return f"{_worker(evidence, sender)} to {_worker(evidence, receiver) if named else receiver}"
 
 
 def _short(evidence: Evidence, worker: int) -> str:
     return evidence.snapshot.run.worker_names.get(worker, str(worker))
 
 
-def _alike(evidence: Evidence, worker: int | None) -> str:
+def _peers(evidence: Evidence, worker: int | None) -> str:
     """Return who a worker is compared with."""
     run = evidence.snapshot.run
     if worker is None or not run.unlike:
@@ -86,8 +86,8 @@ def _alike(evidence: Evidence, worker: int | None) -> str:
     return f"the {len(run.peer_group(worker))} workers that run the same"
 
 
-def _times(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _times(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _kind(kind: str) -> str:
@@ -107,22 +107,22 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
     verdict = evidence.verdict
     facts: dict[str, Any] = {"worker": verdict.worker, "operator": verdict.operator, "time_ns": verdict.time_ns}
     share, span = verdict.share, duration(verdict.time_ns)
-    others = [worker for worker in evidence.waiting_by_worker if worker != verdict.worker]
-    who = _listed(evidence, others) if others else "the others"
-    where = "" if verdict.operator is None else f", most of it for {label(evidence, verdict.operator)}"
-    charged = f"{who} waited {span} for it, {share:.0%} of all waiting{where}"
+    waiting_workers = [worker for worker in evidence.waiting_by_worker if worker != verdict.worker]
+    waiting = _listed(evidence, waiting_workers) if waiting_workers else "the others"
+    in_operator = "" if verdict.operator is None else f", most of it for {label(evidence, verdict.operator)}"
+    charged = f"{waiting} waited {span} for it, {share:.0%} of all waiting{in_operator}"
     row = next((row for row in evidence.stragglers if row["worker"] == verdict.worker), {})
-    alike = _alike(evidence, verdict.worker)
-    ratio = f"{row['work_ratio']:.1f} x the median of {alike}" if row.get("work_ratio") else "most"
-    it = _who(evidence, verdict.worker)
-    first = _who(evidence, verdict.worker, begins=True)
+    peers = _peers(evidence, verdict.worker)
+    ratio = f"{row['work_ratio']:.1f} x the median of {peers}" if row.get("work_ratio") else "most"
+    subject = _worker(evidence, verdict.worker)
+    first = _worker(evidence, verdict.worker, begins=True)
     text = {
         Cause.DATA_SKEW: lambda: (
             f"the data is skewed. {first} {_read(evidence, verdict.worker)} and worked {ratio}; {charged}."
         ),
-        Cause.SLOW_WORKER: lambda: f"{it} is slow. It worked {ratio}, for no more records; {charged}.",
+        Cause.SLOW_WORKER: lambda: f"{subject} is slow. It worked {ratio}, for no more records; {charged}.",
         Cause.UNEVEN_WORK: lambda: f"the work is uneven. {first} had most to do; {charged}.",
-        Cause.BOTTLENECK: lambda: f"{it} is the bottleneck. {_held_up(evidence)}",
+        Cause.BOTTLENECK: lambda: f"{subject} is the bottleneck. {_held_up(evidence)}",
         Cause.TAKING_TURNS: lambda: (
             "the workers take turns. They waited for each other"
             f" {share:.0%} of their time, and none of them is to blame for most of it."
@@ -149,7 +149,7 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
     skewed = evidence.skewed_messages if verdict.cause is Cause.TRANSFER else None
     if skewed is not None:
         share = skewed["message_ns"] / (evidence.window.span_ns or 1)
-        read = f"{_who(evidence, skewed['worker'])} {_read(evidence, skewed['worker'])}"
+        read = f"{_worker(evidence, skewed['worker'])} {_read(evidence, skewed['worker'])}"
         text = f"The data is skewed: {read}, and {share:.0%} of the time was messages to or from it."
         yield Statement(
             topic="cause",
@@ -170,16 +170,16 @@ def _held_up(evidence: Evidence) -> str:
         text += f", most of it in {label(evidence, verdict.operator)}"
     charged = evidence.blamed_by_worker.get(verdict.worker, 0)
     if charged:
-        others = _listed(evidence, [w for w in evidence.waiting_by_worker if w != verdict.worker])
-        text += f"; {others} waited {duration(charged)} for it, {charged / evidence.waiting_ns:.0%} of all waiting"
+        waiting = _listed(evidence, [w for w in evidence.waiting_by_worker if w != verdict.worker])
+        text += f"; {waiting} waited {duration(charged)} for it, {charged / evidence.waiting_ns:.0%} of all waiting"
     if len(run.peer_group(verdict.worker)) == 1:
         return f"{text}. Nobody else runs what it runs."
     row = next(row for row in evidence.stragglers if row["worker"] == verdict.worker)
     if not row["work_ratio"] or row["work_ratio"] <= evidence.above:
         return f"{text}. Others that run the same do not work much less."
     read = any(row["worker"] == verdict.worker and row["skewed"] for row in evidence.skew)
-    more = f"{_read(evidence, verdict.worker)} and " if read else ""
-    return f"{text}. It {more}worked {row['work_ratio']:.1f} x the median of {_alike(evidence, verdict.worker)}."
+    reading = f"{_read(evidence, verdict.worker)} and " if read else ""
+    return f"{text}. It {reading}worked {row['work_ratio']:.1f} x the median of {_peers(evidence, verdict.worker)}."
 
 
 def _work(evidence: Evidence) -> str:
@@ -192,9 +192,9 @@ def _work(evidence: Evidence) -> str:
     text = f"No cause stands out: {balanced}, and it takes as long as the work takes"
     if verdict.operator is not None:
         text += f", {verdict.share:.0%} of it in {label(evidence, verdict.operator)}"
-    more = evidence.window.span_ns - evidence.median_ns
-    if evidence.is_round and more >= evidence.notable * evidence.window.span_ns:
-        return f"{text}. That it is {duration(more)} longer than the median round is within what earlier rounds do."
+    extra_ns = evidence.window.span_ns - evidence.median_ns
+    if evidence.is_round and extra_ns >= evidence.notable * evidence.window.span_ns:
+        return f"{text}. That it is {duration(extra_ns)} longer than the median round is within what earlier rounds do."
     return f"{text}. Nothing to worry about."
 
 
@@ -204,22 +204,22 @@ def _read(evidence: Evidence, worker: int | None) -> str:
     if not rows:
         return "read many more records than the others"
     row = max(rows, key=lambda row: (row["processing_ns"], row["records"]))
-    how = f"all {row['records']:,}" if row["share"] == 1 else f"{row['share']:.0%} of all"
-    return f"read {how} records of {label(evidence, row['operator'])}"
+    amount = f"all {row['records']:,}" if row["share"] == 1 else f"{row['share']:.0%} of all"
+    return f"read {amount} records of {label(evidence, row['operator'])}"
 
 
 def _path(evidence: Evidence) -> Iterator[Statement]:
     span = evidence.window.span_ns or 1
     for row in evidence.steps.iter_rows(named=True):
         ns, message = row["duration_ns"], row["type"] in MESSAGE_TYPES
-        what = _kind(row["type"])
+        activity = _kind(row["type"])
         if row["operator"] is not None:
-            what = f"{label(evidence, row['operator'])}, {what}"
-        here = _who(evidence, row["worker"])
-        where = f"from {_between(evidence, row['worker'], row['to_worker'])}" if message else f"on {here}"
+            activity = f"{label(evidence, row['operator'])}, {activity}"
+        worker = _worker(evidence, row["worker"])
+        location = f"from {_between(evidence, row['worker'], row['to_worker'])}" if message else f"on {worker}"
         yield Statement(
             topic="path",
-            text=f"{ns / span:.0%} {what} {where} ({duration(ns)})",
+            text=f"{ns / span:.0%} {activity} {location} ({duration(ns)})",
             worker=row["worker"],
             operator=row["operator"],
             time_ns=ns,
@@ -232,25 +232,29 @@ def _waiting(evidence: Evidence) -> Iterator[Statement]:
     if not workers:
         yield Statement(topic="waiting", text="nobody", time_ns=0, share=0.0)
         return
-    who = _listed(evidence, list(workers))
-    text = f"{who} waited {duration(total)} in all, {evidence.waiting_share:.0%} of all workers' time"
+    waiting = _listed(evidence, list(workers))
+    text = f"{waiting} waited {duration(total)} in all, {evidence.waiting_share:.0%} of all workers' time"
     yield Statement(topic="waiting", text=text, time_ns=total, share=evidence.waiting_share)
     sums: dict[tuple[int, int, str, int | None], int] = {}
     for row in evidence.blame:
         key = (row["by_worker"], row["to_worker"], row["type"], row["operator"])
         sums[key] = sums.get(key, 0) + row["blamed_ns"]
-    for (by, to, kind, operator), ns in sorted(sums.items(), key=lambda item: -item[1]):
-        what = _kind(kind) if operator is None else f"{label(evidence, operator)}, {_kind(kind)}"
-        where = f"on {_who(evidence, by)}" if by == to else f"from {_between(evidence, by, to)}"
-        text = f"{ns / total:.0%} of it while the path to the wait's end was in {what}, {where} ({duration(ns)})"
-        yield Statement(topic="waiting", text=text, worker=by, operator=operator, time_ns=ns, share=ns / total)
+    for (by_worker, to_worker, kind, operator), ns in sorted(sums.items(), key=lambda item: -item[1]):
+        cause = _kind(kind) if operator is None else f"{label(evidence, operator)}, {_kind(kind)}"
+        location = (
+            f"on {_worker(evidence, by_worker)}"
+            if by_worker == to_worker
+            else f"from {_between(evidence, by_worker, to_worker)}"
+        )
+        text = f"{ns / total:.0%} of it while the path to the wait's end was in {cause}, {location} ({duration(ns)})"
+        yield Statement(topic="waiting", text=text, worker=by_worker, operator=operator, time_ns=ns, share=ns / total)
     for (worker, sender, message), ns in _ended(evidence).items():
-        what = (
+        cause = (
             "a message that is not known"
             if sender is None
-            else f"a {_kind(message or 'message')} of {_who(evidence, sender)}"
+            else f"a {_kind(message or 'message')} of {_worker(evidence, sender)}"
         )
-        text = f"{_who(evidence, worker)} waited {duration(ns)} for {what}"
+        text = f"{_worker(evidence, worker)} waited {duration(ns)} for {cause}"
         yield Statement(topic="waiting", text=text, worker=worker, time_ns=ns, share=ns / total)
 
 
@@ -267,35 +271,38 @@ def _records(evidence: Evidence) -> Iterator[Statement]:
     if not sent:
         yield Statement(topic="records", text="no data")
         return
-    receivers = {to for _, to in sent}
+    receivers = {receiver for _, receiver in sent}
     shown = [
         f"{_short(evidence, a)} -> {_short(evidence, b)} ({records:,})"
         for (a, b), (_, records) in list(sent.items())[:8]
     ]
-    more = f" and {len(sent) - 8} more pairs of workers" if len(sent) > 8 else ""  # noqa: PLR2004
+    more_pairs = f" and {len(sent) - 8} more pairs of workers" if len(sent) > 8 else ""  # noqa: PLR2004
     only = len(receivers) == 1 and len(sent) > 1
-    end = f"; records went to {_who(evidence, min(receivers))} only" if only else ""
+    end = f"; records went to {_worker(evidence, min(receivers))} only" if only else ""
     yield Statement(
         topic="records",
-        text=f"records {', '.join(shown)}{more}{end}",
+        text=f"records {', '.join(shown)}{more_pairs}{end}",
         worker=min(receivers) if only else None,
         share=1.0 if only else None,
     )
     # The rows of k-hops name senders only; who sends data to one worker alone has a receiver.
     hops: dict[str, list[Any]] = {}
     for (kind, worker), share in evidence.hops.items():
-        to = {b for a, b in sent if a == worker}
-        known = kind == ActivityType.DATA_MESSAGE and len(to) == 1
+        receiver = {b for a, b in sent if a == worker}
+        known = kind == ActivityType.DATA_MESSAGE and len(receiver) == 1
         place = hops.setdefault(
-            f"data messages to {_who(evidence, min(to))}" if known else f"{_kind(kind)} of {_who(evidence, worker)}", []
+            f"data messages to {_worker(evidence, min(receiver))}"
+            if known
+            else f"{_kind(kind)} of {_worker(evidence, worker)}",
+            [],
         )
         place.append((worker, share))
-    for what, parts in sorted(hops.items(), key=lambda item: -sum(share for _, share in item[1])):
+    for group, parts in sorted(hops.items(), key=lambda item: -sum(share for _, share in item[1])):
         share = sum(share for _, share in parts)
         senders = (
-            f" from {_listed(evidence, sorted(w for w, _ in parts))}" if what.startswith("data messages to") else ""
+            f" from {_listed(evidence, sorted(w for w, _ in parts))}" if group.startswith("data messages to") else ""
         )
-        text = f"within 10 hops before the waits' ends, {share:.0%} of the time is {what}{senders}"
+        text = f"within 10 hops before the waits' ends, {share:.0%} of the time is {group}{senders}"
         yield Statement(topic="records", text=text, worker=parts[0][0] if len(parts) == 1 else None, share=share)
 
 
@@ -304,20 +311,20 @@ def _limits(evidence: Evidence) -> Iterator[Statement]:
     if slow:
         worst = max(slow, key=lambda row: row["observed"])
         senders, receivers = ({row[name] for row in slow} for name in ("worker", "to_worker"))
-        to = f"to {_listed(evidence, sorted(receivers))}"
+        to_receivers = f"to {_listed(evidence, sorted(receivers))}"
         text = (
-            f"{_times(len(slow), 'message')} from {_listed(evidence, sorted(senders))} {to} took longer than"
+            f"{_times(len(slow), 'message')} from {_listed(evidence, sorted(senders))} {to_receivers} took longer than"
             f" {duration(evidence.slow_message_ns)} from send to read (message_max), the slowest"
             f" {duration(worst['observed'])}"
         )
         worker = min(receivers) if len(receivers) == 1 else None
         yield Statement(topic="limits", text=text, worker=worker, time_ns=worst["observed"])
     for row in sorted((r for r in evidence.violations if r not in slow), key=lambda row: -row["observed"]):
-        who = "" if row["worker"] is None else f" of {_who(evidence, row['worker'])}"
+        of_worker = "" if row["worker"] is None else f" of {_worker(evidence, row['worker'])}"
         if row["worker"] is not None and row["to_worker"] is not None:
-            who = f" of {_between(evidence, row['worker'], row['to_worker'])}"
-        what = "" if row["type"] is None else f", {_kind(row['type'])}"
-        what += "" if row["operator"] is None else f" in {label(evidence, row['operator'])}"
+            of_worker = f" of {_between(evidence, row['worker'], row['to_worker'])}"
+        subject = "" if row["type"] is None else f", {_kind(row['type'])}"
+        subject += "" if row["operator"] is None else f" in {label(evidence, row['operator'])}"
         if row["unit"] == "ns":
             numbers = f"{duration(row['observed'])}, more than {duration(row['limit'])}"
         else:
@@ -326,7 +333,7 @@ def _limits(evidence: Evidence) -> Iterator[Statement]:
         meant = _LATENCY if row["invariant"] == "epoch_max" else ""
         yield Statement(
             topic="limits",
-            text=f"{row['invariant']}{meant}{who}{what}: {numbers}{learned}",
+            text=f"{row['invariant']}{meant}{of_worker}{subject}: {numbers}{learned}",
             worker=row["worker"],
             operator=row["operator"],
             time_ns=row["observed"] if row["unit"] == "ns" else None,
@@ -334,33 +341,37 @@ def _limits(evidence: Evidence) -> Iterator[Statement]:
 
 
 def _typical(evidence: Evidence) -> Iterator[Statement]:
-    found = evidence.typical
-    if found is None:
+    difference = evidence.typical
+    if difference is None:
         return
-    text = f"{duration(found.difference_ns)} {'more' if found.difference_ns >= 0 else 'less'} than {found.before}"
-    share = found.difference_ns / (found.before_ns or 1)
-    text = text.replace("-", "", 1) if found.difference_ns < 0 else text
+    change_ns = difference.difference_ns
+    text = f"{duration(change_ns)} {'more' if change_ns >= 0 else 'less'} than {difference.before}"
+    share = change_ns / (difference.before_ns or 1)
+    text = text.replace("-", "", 1) if change_ns < 0 else text
     yield Statement(
-        topic="typical", text=f"{text} ({duration(found.before_ns)})", time_ns=found.difference_ns, share=share
+        topic="typical",
+        text=f"{text} ({duration(difference.before_ns)})",
+        time_ns=difference.difference_ns,
+        share=share,
     )
-    for row in found.table.to_pylist():
+    for row in difference.table.to_pylist():
         ns = row["difference_ns"]
         if not ns:
             continue
-        what = _kind(row["type"])
+        activity = _kind(row["type"])
         if row["operator_name"]:
-            what = f"{printable(row['operator_name'])} ({row['address']}), {what}"
+            activity = f"{printable(row['operator_name'])} ({row['address']}), {activity}"
         if row["worker"] is not None:
-            to = row["to_worker"]
-            on = f" on {_who(evidence, row['worker'])}"
-            what += on if to is None else f" from {_between(evidence, row['worker'], to)}"
+            receiver = row["to_worker"]
+            on = f" on {_worker(evidence, row['worker'])}"
+            activity += on if receiver is None else f" from {_between(evidence, row['worker'], receiver)}"
         sign = "+" if ns > 0 else ""
         yield Statement(
             topic="typical",
-            text=f"{sign}{duration(ns)} {what}",
+            text=f"{sign}{duration(ns)} {activity}",
             worker=row["worker"],
             time_ns=ns,
-            share=ns / (found.difference_ns or 1),
+            share=ns / (difference.difference_ns or 1),
         )
 
 
@@ -373,19 +384,19 @@ def _help(evidence: Evidence) -> Iterator[Statement]:
         name = "" if operator is None else label(evidence, operator)
         if row["kind"] == "balance":
             run = evidence.snapshot.run
-            alike = " that run the same" if run.unlike else ""
-            what = f"records of {name} spread evenly over the {len(run.peer_group(row['worker']))} workers{alike}"
+            peers = " that run the same" if run.unlike else ""
+            change = f"records of {name} spread evenly over the {len(run.peer_group(row['worker']))} workers{peers}"
         elif row["kind"] == "wake_up":
-            what = "workers woken at once"
+            change = "workers woken at once"
         elif row["kind"] == "message":
-            what = f"messages from {_between(evidence, row['from_worker'], row['to_worker'])} twice as fast"
+            change = f"messages from {_between(evidence, row['from_worker'], row['to_worker'])} twice as fast"
         else:
-            what = f"{name or f'all work of {_who(evidence, worker)}'} twice as fast"
+            change = f"{name or f'all work of {_worker(evidence, worker)}'} twice as fast"
         saved = row["saved_ns"]
         ratio = f", {span / row['span_ns']:.1f} x as fast" if row["span_ns"] else ""
         yield Statement(
             topic="help",
-            text=f"{what}: {duration(row['span_ns'])} instead of {duration(span)} (-{saved / span:.0%}{ratio})",
+            text=f"{change}: {duration(row['span_ns'])} instead of {duration(span)} (-{saved / span:.0%}{ratio})",
             worker=worker,
             operator=operator,
             time_ns=saved,
@@ -403,17 +414,17 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
         else "; every wait on it has one message that ended it"
     )
     yield Statement(topic="doubt", text=text, share=path.explained)
-    inside, whole = evidence.findings
-    if CONTRADICTS in whole:
+    inside, run_findings = evidence.findings
+    if CONTRADICTS in run_findings:
         text = "the graph was built by rules that its trace contradicts: what the trace says of waits is lost"
         yield Statement(topic="doubt", text=text)
-    if INFERRED_WAITS in whole:
+    if INFERRED_WAITS in run_findings:
         text = "the log does not say when workers had nothing to do: all waits are inferred from what they did"
         yield Statement(topic="doubt", text=text)
     text = "predictions replay the window in the recorded order: no batch changes, and nobody competes for cores"
     yield Statement(topic="doubt", text=text)
-    for said in path.doubts_at_end():
-        yield Statement(topic="doubt", text=said)
+    for doubt in path.doubts_at_end():
+        yield Statement(topic="doubt", text=doubt)
     if evidence.negative:
         text = f"{_times(evidence.negative, 'message')} arrived before being sent, by the recorded clocks"
         yield Statement(topic="doubt", text=text)
@@ -433,6 +444,6 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
     if inside:
         counted = ", ".join(f"{count} x {name}" for name, count in inside.items())
         yield Statement(topic="doubt", text=f"findings inside the window: {counted}")
-    elif whole:
-        counted = ", ".join(f"{count} x {name}" for name, count in whole.items())
+    elif run_findings:
+        counted = ", ".join(f"{count} x {name}" for name, count in run_findings.items())
         yield Statement(topic="doubt", text=f"findings of the run, none of them in this window: {counted}")

@@ -45,9 +45,9 @@ class SumAnalysis(TableAnalysis[P]):
         del warm
         if not delta.labelled:
             return self.added([before], delta.state, delta.state.windows(delta.new), parameters)
-        whole = delta.state.whole
-        answered = whole.until(delta.answered).epochs["epoch"].to_list()
-        return self.added([], whole, whole.windows(answered), parameters)
+        whole_run = delta.state.whole
+        answered = whole_run.until(delta.answered).epochs["epoch"].to_list()
+        return self.added([], whole_run, whole_run.windows(answered), parameters)
 
     def added(
         self, before: Iterable[pl.DataFrame], run: Run, windows: list[Window], parameters: P | None = None

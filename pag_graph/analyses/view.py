@@ -150,12 +150,12 @@ class View:
             return pl.DataFrame(pl.from_arrow(schema.empty_table())).with_columns(window=pl.lit(0, pl.Int64))
         tiling = self.blocks(belongs, columns, [self.windows[place] for place in shown])
         parts = tiling.parts(max(_PART, -(-tiling.edges.height // threads.allowed())))
-        made, before = [], 0
+        frames, before = [], 0
         for part, part_rows in zip(parts, threads.each(rows, parts), strict=True):
             places = pl.Series(shown[before : before + len(part.windows)], dtype=pl.Int64)
-            made.append(part_rows.with_columns(window=places[part_rows["window"]]))
+            frames.append(part_rows.with_columns(window=places[part_rows["window"]]))
             before += len(part.windows)
-        return pl.concat(made)
+        return pl.concat(frames)
 
     @cached_property
     def edges(self) -> Frame:
@@ -183,9 +183,9 @@ class View:
             return engine.edges(epochs_between(epoch, epoch)).filter(nw.col("epoch") == epoch)
         stored = engine.edges(can_touch(window.lowest_epoch, window.end_ns, window.after_ns))
         # Comparing plain columns first lets whole row groups be skipped.
-        near = (nw.col("epoch") >= window.lowest_epoch) & (start <= window.end_ns)
+        can_touch_window = (nw.col("epoch") >= window.lowest_epoch) & (start <= window.end_ns)
         ends = nw.min_horizontal(start, finish) <= window.end_ns
-        touching = stored.filter(near | (nw.col("duration_ns") < 0), ends)
+        touching = stored.filter(can_touch_window | (nw.col("duration_ns") < 0), ends)
         return touching.filter(nw.max_horizontal(start, finish) > window.after_ns) if window.after_ns >= 0 else touching
 
     @property
@@ -254,12 +254,12 @@ class View:
         """Return the rows of a frame."""
         return self.engine.collect(frame)
 
-    def within(self, pieces: pl.DataFrame) -> Frame:
+    def within(self, stretches: pl.DataFrame) -> Frame:
         """Find the local edges on stretches of the workers' time.
 
         Parameters
         ----------
-        pieces
+        stretches
             One row per stretch: ``src`` and ``dst``, the vertices at its ends, and whatever else is wanted beside its
             edges, under other names than theirs. A stretch that begins before the window loses nothing.
 
@@ -272,16 +272,16 @@ class View:
         # Who only looks into a store needs no compiler.
         from pag_graph.kernels.arranging import spread
 
-        low, high = pieces["src"].to_numpy(), pieces["dst"].to_numpy()
-        mean = int(np.mean(high - low)) if pieces.height else 1
+        low, high = stretches["src"].to_numpy(), stretches["dst"].to_numpy()
+        mean = int(np.mean(high - low)) if stretches.height else 1
         size = 1 << max(1, mean).bit_length()
-        piece, block = spread(low // size, high // size)
-        stretches = pieces.rename({"src": "from_vertex", "dst": "to_vertex"})[piece]
-        stretches = stretches.with_columns(block=pl.Series(block * size, dtype=pl.Int64))
+        stretch, block = spread(low // size, high // size)
+        stretch_blocks = stretches.rename({"src": "from_vertex", "dst": "to_vertex"})[stretch]
+        stretch_blocks = stretch_blocks.with_columns(block=pl.Series(block * size, dtype=pl.Int64))
         edges = self.edges.filter(IS_LOCAL).with_columns(block=nw.col("dst") - nw.col("dst") % size)
-        met = edges.join(self.engine.load(stretches), on="block", how="inner")
+        candidates = edges.join(self.engine.load(stretch_blocks), on="block", how="inner")
         inside = (nw.col("dst") > nw.col("from_vertex")) & (nw.col("dst") <= nw.col("to_vertex"))
-        return met.filter(inside).drop("block", "from_vertex", "to_vertex")
+        return candidates.filter(inside).drop("block", "from_vertex", "to_vertex")
 
 
 def view_of(subject: Snapshot | View) -> View:
@@ -294,7 +294,7 @@ def view_of(subject: Snapshot | View) -> View:
 def in_process(run: Run) -> Engine:
     """Return the engine that runs frames with Polars in this process."""
     return Engine(
-        edges=lambda near: nw.from_native(run.scan("edges", near)),
+        edges=lambda files: nw.from_native(run.scan("edges", files)),
         collect=lambda frame: frame.to_native().collect(),
         settle=lambda frame: nw.from_native(frame.to_native().collect().lazy()),
         load=lambda rows: nw.from_native(rows.lazy()),

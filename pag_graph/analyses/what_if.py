@@ -98,11 +98,11 @@ class WhatIfParameters:
             With what is wrong.
         """
         ends = bool(self.from_worker or self.to_worker or self.channel)
-        own = bool(self.operator or self.worker)
+        of_activities = bool(self.operator or self.worker)
         types = {kind in MESSAGE_TYPES for kind in self.type}
         message = ""
-        given = sum(value is not None for value in (self.factor, self.duration_ns, self.record_ns))
-        if given != int(ends or own or bool(types)):
+        values = sum(value is not None for value in (self.factor, self.duration_ns, self.record_ns))
+        if values != int(ends or of_activities or bool(types)):
             message = (
                 "Say what to change (operators, workers, messages or types),"
                 " and give a factor, a duration, or a time for each record."
@@ -115,7 +115,7 @@ class WhatIfParameters:
             message = f"The time for each record is {self.record_ns} ns; that is too long."
         elif self.record_ns is not None and (ends or True in types or ActivityType.WAITING in self.type):
             message = "Only activations read records: choose operators, workers or types of local activities."
-        elif own and (ends or True in types):
+        elif of_activities and (ends or True in types):
             message = "Messages have a sender and a receiver, and neither operator nor worker: change them separately."
         elif ends and False in types:
             message = f"Only messages have a sender and a receiver: {', '.join(MESSAGE_TYPES)}."
@@ -209,8 +209,8 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     same order: reads are not reordered, batches do not change, and workers do not compete for cores. O(edges log
     edges) for sorting, O(vertices + edges) for the replay.
     """
-    given = [parameters] if isinstance(parameters, WhatIfParameters) else list(parameters or [])
-    changes = [part for one in given for part in (one, *map(partial(_read, one), one.change))]
+    change_list = [parameters] if isinstance(parameters, WhatIfParameters) else list(parameters or [])
+    changes = [part for change_ in change_list for part in (change_, *map(partial(_read, change_), change_.change))]
     if changes and not any(_says(change) for change in changes):
         message = "Nothing is to be changed: say what (operators, workers, messages or types), and by how much."
         raise InvalidParameterError(message, _EXAMPLE)
@@ -336,8 +336,8 @@ def _selected(graph: ConstraintGraph, change: WhatIfParameters) -> Bools:
     return chosen
 
 
-def _among(column: I64, wanted: tuple[int | str, ...]) -> Bools:
-    return np.isin(column, [int(one) for one in wanted]) if wanted else np.ones(len(column), np.bool_)
+def _among(column: I64, numbers: tuple[int | str, ...]) -> Bools:
+    return np.isin(column, [int(number) for number in numbers]) if numbers else np.ones(len(column), np.bool_)
 
 
 def _changed(graph: ConstraintGraph, duration: I64, rows: Bools, change: WhatIfParameters) -> I64:
@@ -352,35 +352,35 @@ def _changed(graph: ConstraintGraph, duration: I64, rows: Bools, change: WhatIfP
     split = np.flatnonzero(rows & (activation >= 0))
     split = split[np.argsort(activation[split], kind="stable")]
     _, begins, group, counts = np.unique(activation[split], return_index=True, return_inverse=True, return_counts=True)
-    until = np.cumsum(duration[split])
-    before = until[begins] - duration[split][begins]
-    whole = until[begins + counts - 1] - before
+    time_until = np.cumsum(duration[split])
+    before = time_until[begins] - duration[split][begins]
+    activation_ns = time_until[begins + counts - 1] - before
     if change.duration_ns is not None:
         result = np.where(rows, change.duration_ns, duration)
         goal = np.full(len(begins), change.duration_ns, np.int64)
     else:
         # Records count where they are read; of an edge that the window cuts, as many as its part inside is of it.
         took = np.maximum(base.number("end_ns") - base.number("start_ns"), 1)
-        more = np.maximum(base.number("records"), 0) * (base.inside / took) * change.record_ns
-        result = np.where(rows, _longer(duration, more), duration)
-        goal = _longer(whole, np.bincount(group, more[split], len(begins)).astype(np.float64))
+        added_ns = np.maximum(base.number("records"), 0) * (base.inside / took) * change.record_ns
+        result = np.where(rows, _longer(duration, added_ns), duration)
+        goal = _longer(activation_ns, np.bincount(group, added_ns[split], len(begins)).astype(np.float64))
     share = np.ones(len(split))
-    np.divide(until - before[group], whole[group], out=share, where=whole[group] > 0)
+    np.divide(time_until - before[group], activation_ns[group], out=share, where=activation_ns[group] > 0)
     up_to = np.rint(share * goal[group]).astype(np.int64)
     result[split] = np.diff(up_to, prepend=0)
     result[split[begins]] = up_to[begins]
     return result
 
 
-def _longer(duration: I64, more: NDArray[np.float64]) -> I64:
-    return np.rint(np.clip(duration + more, 0, _LONGEST)).astype(np.int64)
+def _longer(duration: I64, added_ns: NDArray[np.float64]) -> I64:
+    return np.rint(np.clip(duration + added_ns, 0, _LONGEST)).astype(np.int64)
 
 
 def _weights(graph: ConstraintGraph, duration: I64) -> I64:
     """Return the arcs' weights; a wait that was changed lasts as long as told, whatever it waited for."""
     weight = graph.weights(duration)
-    own = graph.base.is_type(ActivityType.WAITING) & (duration != graph.duration)
-    arc = np.flatnonzero(own[graph.edge] & (graph.edge >= 0))
+    is_changed_wait = graph.base.is_type(ActivityType.WAITING) & (duration != graph.duration)
+    arc = np.flatnonzero(is_changed_wait[graph.edge] & (graph.edge >= 0))
     if len(arc):
         ended = np.zeros(len(graph.ids), np.bool_)
         ended[graph.dst[arc]] = True

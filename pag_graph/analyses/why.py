@@ -113,11 +113,11 @@ class Why(Report):
 
     def html(self, *, top: int = 5) -> list[str]:
         """Return the report for a page: heading, cause, and then its sections."""
-        (_, first), *others = self.sections(top=top)
+        (_, first), *sections = self.sections(top=top)
         heading, *cause = first
         mark = "cause alarm" if self.alarm else "cause"
         parts = [f"<h1>{in_html(heading)}</h1>", f'<p class="{mark}">{" ".join(map(in_html, cause))}</p>']
-        for title, texts in others:
+        for title, texts in sections:
             items = [f"<li>{in_html(text)}</li>" for text in texts]
             parts += [f"<h2>{in_html(title)}</h2>", "<ul>", *items, "</ul>"]
         return parts
@@ -204,7 +204,7 @@ class Why(Report):
             counted[row["topic"]] = counted.get(row["topic"], 0) + 1
             if counted[row["topic"]] <= top:
                 eligible.append(row)
-        kept: list[dict[str, Any]] = []
+        chosen: list[dict[str, Any]] = []
         titled: set[str] = set()
         lines, words = self.lines, self.words
         for row in sorted(eligible, key=lambda row: row["rank"]):
@@ -213,13 +213,13 @@ class Why(Report):
             needed_words = len(f"{row['statement']} {title}".split())
             # The last line is for what was left out; the summary always has room.
             fits = needed <= lines - 1 and (words is None or needed_words <= words)
-            if kept and not fits:
+            if chosen and not fits:
                 continue
-            kept.append(row)
+            chosen.append(row)
             titled.add(row["topic"])
             lines -= needed
             words = None if words is None else words - needed_words
-        return [row for row in rows if row in kept], len(rows) - len(kept)
+        return [row for row in rows if row in chosen], len(rows) - len(chosen)
 
 
 def _wrapped(text: str, mark: str) -> list[str]:
@@ -289,20 +289,20 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
         message_share=parameters.message_share,
         baseline=parameters.baseline,
     )
-    said = list(statements(evidence))
-    order = sorted(range(len(said)), key=lambda at: (said[at].urgency, at))
-    rank = {at: place + 1 for place, at in enumerate(order)}
+    all_statements = list(statements(evidence))
+    order = sorted(range(len(all_statements)), key=lambda number: (all_statements[number].urgency, number))
+    rank = {number: position + 1 for position, number in enumerate(order)}
     rows = [
         {
-            "rank": rank[at],
-            "topic": one.topic,
-            "statement": one.text,
-            "worker": one.worker,
-            "operator": one.operator,
-            "time_ns": one.time_ns,
-            "share": one.share,
+            "rank": rank[number],
+            "topic": statement.topic,
+            "statement": statement.text,
+            "worker": statement.worker,
+            "operator": statement.operator,
+            "time_ns": statement.time_ns,
+            "share": statement.share,
         }
-        for at, one in enumerate(said)
+        for number, statement in enumerate(all_statements)
     ]
     empty = pl.DataFrame(pl.from_arrow(WHY.empty_table()))
     verdict = evidence.verdict

@@ -183,7 +183,7 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
     for count in range(1, new_threads + 1) if busy else ():
         options += _single_ports(ports, threads, busy, count)
         if widen:
-            whole = math.fsum(threads.busy.values())
+            total_share = math.fsum(threads.busy.values())
             work = sum(ports.work.counted.values())
             options.append(
                 Option(
@@ -191,7 +191,7 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
                     operators={},
                     threads={0: len(threads.busy)},
                     new_threads=count,
-                    utility=whole / (len(threads.busy) + count),
+                    utility=total_share / (len(threads.busy) + count),
                     before=before,
                     moved_ns=work * count // (len(threads.busy) + count),
                 )
@@ -207,8 +207,10 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
     if best is not None and best.utility < before:
         for operator in best.operators:
             after.update(threads.left(operator))
-            behind = best.new_threads if len(best.operators) == 1 else 1
-            after.update({len(after) + place: share for place, share in enumerate(threads.taken(operator, behind))})
+            new_threads_behind = best.new_threads if len(best.operators) == 1 else 1
+            after.update(
+                {len(after) + number: share for number, share in enumerate(threads.taken(operator, new_threads_behind))}
+            )
     return Plan(
         rows=busy,
         options=options,
@@ -259,25 +261,25 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
     singles = _single_ports(ports, threads, busy, 1)
     chosen: dict[int, int | None] = {}
     sets: list[Option] = []
-    made = pruned = groups = 0
+    matrices = pruned = groups = 0
     limited = False
     for _ in range(steps):
-        helped = search(_saturated(ports.threads(chosen), before), beta=beta, nodes=nodes - made)
-        made += sum(group.nodes for group in helped)
+        helped = search(_saturated(ports.threads(chosen), before), beta=beta, nodes=nodes - matrices)
+        matrices += sum(group.nodes for group in helped)
         pruned += sum(group.pruned for group in helped)
         limited |= any(group.limited for group in helped)
-        more = _ports_of(helped, groups)
+        new_ports = _ports_of(helped, groups)
         groups += len(helped)
-        if not more:
+        if not new_ports:
             break
-        chosen = {**chosen, **more}
+        chosen = {**chosen, **new_ports}
         sets.append(_together(ports, chosen, max(ports.threads(chosen).busy.values()), before))
     together = [set(option.operators) for option in sets]
     options = [*sets, *(option for option in singles if set(option.operators) not in together)]
     return Plan(
         rows=busy,
         options=options,
-        nodes=made,
+        nodes=matrices,
         pruned=pruned,
         limited=limited,
         before=threads.busy,

@@ -37,8 +37,8 @@ class PortName:
 
     def __str__(self) -> str:
         """Return what a person reads."""
-        more = f" #{self.occurrence + 1}" if self.occurrence else ""
-        return f"{self.name}{more}" + (f" input {self.input}" if self.input else "")
+        suffix = f" #{self.occurrence + 1}" if self.occurrence else ""
+        return f"{self.name}{suffix}" + (f" input {self.input}" if self.input else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

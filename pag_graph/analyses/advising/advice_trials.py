@@ -42,9 +42,9 @@ class Evaluation:
 
     def headline(self) -> str:
         """Return what a person reads before the rows."""
-        said = Counter(self.table["decision"].to_pylist())
-        lines = [", ".join(f"{count} x {decision}" for decision, count in sorted(said.items()))]
-        if "undecided" in said:
+        decisions = Counter(self.table["decision"].to_pylist())
+        lines = [", ".join(f"{count} x {decision}" for decision, count in sorted(decisions.items()))]
+        if "undecided" in decisions:
             lines.append(
                 f"Undecided: the intervals of runs before and after overlap, or they are fewer than {ENOUGH} a side."
             )
@@ -111,15 +111,15 @@ def advise_evaluate(
     over the slowest before.
     """
     _check(before, after)
-    same = _Same(before, after, dict(pairs or {}))
-    inserted = _named(ports, before[0]) if ports else _inserted(before[0], after[0], same)
+    operator_pairs = _OperatorPairs(before, after, dict(pairs or {}))
+    inserted = _named(ports, before[0]) if ports else _inserted(before[0], after[0], operator_pairs)
     if not inserted:
         message = "No operator reads across threads after the change that did not before."
         raise InvalidParameterError(message, "Say which got a port: `--port NAME`.")
     rows: list[dict[str, Any]] = []
     for port in inserted:
-        rates_before = [_rate(run, same.before(run, port)) for run in before]
-        rates_after = [_rate(run, same.after(run, port)) for run in after]
+        rates_before = [_rate(run, operator_pairs.before(run, port)) for run in before]
+        rates_after = [_rate(run, operator_pairs.after(run, port)) for run in after]
         ratio = compared(rates_before, rates_after)
         decision = decided(ratio, len(before), len(after), single=single, paper=paper)
         rows.append(
@@ -198,7 +198,7 @@ def _check(before: Sequence[Run], after: Sequence[Run]) -> None:
         run.require_aligned("Runs are compared by one clock's time")
 
 
-class _Same:
+class _OperatorPairs:
     """Which operator of one run is which of another."""
 
     def __init__(self, before: Sequence[Run], after: Sequence[Run], pairs: Mapping[str, str]) -> None:
@@ -212,11 +212,11 @@ class _Same:
 
     def after(self, run: Run, port: PortName) -> int:
         """Return the number of a port's operator in a run after."""
-        wanted = self.pairs.get(self.address[port])
-        if wanted is not None:
-            operators = run.operators.filter(pl.col("address") == wanted)["operator"].to_list()
+        address = self.pairs.get(self.address[port])
+        if address is not None:
+            operators = run.operators.filter(pl.col("address") == address)["operator"].to_list()
             if not operators:
-                message = f"{run.info.path} has no operator {wanted}."
+                message = f"{run.info.path} has no operator {address}."
                 raise InvalidParameterError(message, "Give addresses before and after: `--map 0.4=0.5`.")
             return int(operators[0])
         if self.counts[0][port.name] != self.counts[1][port.name]:
@@ -248,9 +248,9 @@ def _named(ports: Sequence[str], run: Run) -> list[PortName]:
     return sorted(set(chosen))
 
 
-def _inserted(before: Run, after: Run, same: _Same) -> list[PortName]:
+def _inserted(before: Run, after: Run, operator_pairs: _OperatorPairs) -> list[PortName]:
     """Return operators that have a port after that had none before."""
-    return _nested_ports(before, after) if not before.one_dataflow else _flow_ports(before, after, same)
+    return _nested_ports(before, after) if not before.one_dataflow else _flow_ports(before, after, operator_pairs)
 
 
 def _nested_ports(before: Run, after: Run) -> list[PortName]:
@@ -267,15 +267,15 @@ def _outermost(run: Run) -> set[int]:
     return set(outermost["operator"].to_list()) & set(port_names(run))
 
 
-def _flow_ports(before: Run, after: Run, same: _Same) -> list[PortName]:
+def _flow_ports(before: Run, after: Run, operator_pairs: _OperatorPairs) -> list[PortName]:
     """Return operators that read what their own thread made before, and what came from others after."""
     flows = [dataflow(run, read_traffic(run, run.slowest()), level=None, pacts={}) for run in (before, after)]
     names = port_names(before)
     return [
         name
         for operator, name in sorted(names.items(), key=lambda item: item[1])
-        if flows[0].pipeline_inputs(operator) and same.counts[1][name.name]
-        for inputs in [flows[1].inputs.get((same.after(after, name), "", 0), ())]
+        if flows[0].pipeline_inputs(operator) and operator_pairs.counts[1][name.name]
+        for inputs in [flows[1].inputs.get((operator_pairs.after(after, name), "", 0), ())]
         if any(link.pact == "exchange" for link in inputs)
     ]
 
@@ -311,8 +311,8 @@ def _learned(
 ) -> AdviceState:
     """Return a state that knows of one trial more."""
     runs = {key: trial[key] for key in ("before", "after")}
-    trials = [other for other in state.trials if {key: other[key] for key in runs} != runs]
-    kept = {port for port in state.kept if decisions.get(port, "keep") == "keep"}
+    trials = [trial_before for trial_before in state.trials if {key: trial_before[key] for key in runs} != runs]
+    kept_ports = {port for port in state.kept if decisions.get(port, "keep") == "keep"}
     configuration = tuple(sorted(port for port in state.kept if port not in decisions))
     blacklist = [entry for entry in state.blacklist if decisions.get(entry.port, "undecided") == "undecided"]
     reasons = {row["port"]: f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f} x as fast" for row in trial["ports"]}
@@ -323,7 +323,7 @@ def _learned(
     ]
     learned = replace(
         state,
-        kept=tuple(sorted(kept | {port for port, decision in decisions.items() if decision == "keep"})),
+        kept=tuple(sorted(kept_ports | {port for port, decision in decisions.items() if decision == "keep"})),
         blacklist=tuple(blacklist),
         candidates=tuple(sorted({*state.candidates, *candidates, *decisions})),
         trials=(*trials, trial),

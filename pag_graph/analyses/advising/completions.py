@@ -42,8 +42,8 @@ class Completions:
     stops: dict[int, I64]
     """Per worker: when its steps ended, ascending; nothing of workers whose steps nobody marked."""
 
-    def told(self, worker: I64, begin_ns: I64) -> I64:
-        """Say when others hear of what began at some instants.
+    def told_ns(self, worker: I64, begin_ns: I64) -> I64:
+        """Return when other workers learn of activities that began at some instants, in ns.
 
         Parameters
         ----------
@@ -55,11 +55,11 @@ class Completions:
         I64
             The end of the step that it is in; its begin where nobody marked steps, and never after the last step.
         """
-        told = begin_ns.copy()
+        told_ns = begin_ns.copy()
         for number, stops in self.stops.items():
-            own = np.flatnonzero(worker == number)
-            told[own] = np.append(stops, _LATE)[np.searchsorted(stops, begin_ns[own], side="left")]
-        return told
+            rows = np.flatnonzero(worker == number)
+            told_ns[rows] = np.append(stops, _LATE)[np.searchsorted(stops, begin_ns[rows], side="left")]
+        return told_ns
 
 
 def completions(snapshot: Snapshot, graph: ConstraintGraph) -> Completions:
@@ -72,42 +72,44 @@ def completions(snapshot: Snapshot, graph: ConstraintGraph) -> Completions:
     """
     start_ns, end_ns = snapshot.window.start_ns, snapshot.window.end_ns
     kinds = [str(EventKind.EPOCH_END), str(EventKind.STEP_STOP)]
-    seen = (
+    events = (
         snapshot.run.scan("vertices")
         .filter(pl.col("kind").is_in(kinds), pl.col("t_ns").is_between(start_ns, end_ns))
         .select("id", "epoch", "t_ns", end=pl.col("kind") == kinds[0])
         .sort("id")
         .collect()
     )
-    stopped = seen.filter(~pl.col("end"))
-    of = stopped["id"].to_numpy() >> POSITION_BITS
-    stops = {int(worker): stopped["t_ns"].to_numpy()[of == worker] for worker in np.unique(of)}
-    ends = seen.filter("end")
+    stopped = events.filter(~pl.col("end"))
+    step_worker = stopped["id"].to_numpy() >> POSITION_BITS
+    stops = {int(worker): stopped["t_ns"].to_numpy()[step_worker == worker] for worker in np.unique(step_worker)}
+    ends = events.filter("end")
     ids, t, epoch = (ends[name].to_numpy() for name in ("id", "t_ns", "epoch"))
     order = np.argsort(graph.ids, kind="stable")
     place = np.minimum(np.searchsorted(graph.ids[order], ids), len(order) - 1)
-    there = np.flatnonzero(graph.ids[order[place]] == ids)
-    there = there[np.argsort(order[place[there]])]
-    vertex, t, worker = order[place[there]], t[there], ids[there] >> POSITION_BITS
+    in_graph = np.flatnonzero(graph.ids[order[place]] == ids)
+    in_graph = in_graph[np.argsort(order[place[in_graph]])]
+    vertex, t, worker = order[place[in_graph]], t[in_graph], ids[in_graph] >> POSITION_BITS
     own_ns, by_program = t.copy(), _by_program(graph, worker, t)
-    for number, own in stops.items():
-        mine = np.flatnonzero(worker == number)
-        # Between steps the last one has just ended, and nobody heard of it before.
-        last = np.searchsorted(own, t[mine], side="right") - 1 - by_program[mine]
-        own_ns[mine] = np.where(last >= 0, own[np.maximum(last, 0)], start_ns)
-    return Completions(vertex=vertex, epoch=epoch[there], worker=worker, t_ns=t, own_ns=own_ns, stops=stops)
+    for number, step_stops in stops.items():
+        rows = np.flatnonzero(worker == number)
+        # Between two steps, the last one has just ended, and no other worker knew of it before.
+        last = np.searchsorted(step_stops, t[rows], side="right") - 1 - by_program[rows]
+        own_ns[rows] = np.where(last >= 0, step_stops[np.maximum(last, 0)], start_ns)
+    return Completions(vertex=vertex, epoch=epoch[in_graph], worker=worker, t_ns=t, own_ns=own_ns, stops=stops)
 
 
 def _by_program(graph: ConstraintGraph, worker: I64, t: I64) -> NDArray[np.bool_]:
     """Say of instants of workers whether the program's own code ran there."""
     base = graph.base
     rows = np.flatnonzero(base.is_type(ActivityType.PROGRAM))
-    of = base.number("src")[rows] >> POSITION_BITS
+    row_worker = base.number("src")[rows] >> POSITION_BITS
     begin, finish = base.t[base.src[rows]], base.t[base.dst[rows]]
     inside = np.zeros(len(t), np.bool_)
-    for number in np.unique(of):
-        mine, own = np.flatnonzero(of == number), np.flatnonzero(worker == number)
-        mine = mine[np.argsort(begin[mine], kind="stable")]
-        place = np.searchsorted(begin[mine], t[own], side="right") - 1
-        inside[own] = (place >= 0) & (t[own] <= np.maximum.accumulate(finish[mine])[np.maximum(place, 0)])
+    for number in np.unique(row_worker):
+        program_rows, instants = np.flatnonzero(row_worker == number), np.flatnonzero(worker == number)
+        program_rows = program_rows[np.argsort(begin[program_rows], kind="stable")]
+        place = np.searchsorted(begin[program_rows], t[instants], side="right") - 1
+        inside[instants] = (place >= 0) & (
+            t[instants] <= np.maximum.accumulate(finish[program_rows])[np.maximum(place, 0)]
+        )
     return inside

@@ -102,18 +102,18 @@ class FlowRows:
         place_of = {operator: place for place, operator in enumerate(self._operators.tolist())}
         workers = self._workers.tolist()
         for port, operator in enumerate(sorted(option.operators)):
-            for other, shares in self._shares[operator].items():
+            for reached_operator, shares in self._shares[operator].items():
                 for column, worker in enumerate(workers):
-                    cell, likely = place_of[other] * len(workers) + column, shares[worker].likely
+                    cell, likely = place_of[reached_operator] * len(workers) + column, shares[worker].likely
                     # Every thread has one port in its way, so what is taken from it is taken once.
                     if likely > share[cell]:
-                        share[cell], handed[cell] = likely, other == operator
+                        share[cell], handed[cell] = likely, reached_operator == operator
                         thread[cell] = self._ranks[column] % option.new_threads if len(option.operators) == 1 else port
-        taken = share[self._cell]
-        occurrence = np.where(taken > 0, self._activation, NOTHING)
-        nothing = np.full(len(taken), NOTHING)
+        taken_share = share[self._cell]
+        occurrence = np.where(taken_share > 0, self._activation, NOTHING)
+        nothing = np.full(len(taken_share), NOTHING)
         owning = any(link.owning for port in option.operators for link in self._flow.pipeline_inputs(port))
-        return Moved(taken, occurrence, thread[self._cell], nothing, handed[self._cell], owning)
+        return Moved(taken_share, occurrence, thread[self._cell], nothing, handed[self._cell], owning)
 
 
 def rows_of(ports: Ports, base: WindowGraph) -> NestedRows | FlowRows:

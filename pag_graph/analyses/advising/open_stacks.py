@@ -53,10 +53,10 @@ class Openings:
     def at(self, src: I64) -> I64:
         """Return the starts that are open innermost on edges that begin at vertices, or `NOTHING`."""
         mark = np.searchsorted(self.marks, src, side="right") - 1
-        same = np.flatnonzero(mark >= 0)
-        same = same[self.marks[mark[same]] >> POSITION_BITS == src[same] >> POSITION_BITS]
+        with_mark = np.flatnonzero(mark >= 0)
+        with_mark = with_mark[self.marks[mark[with_mark]] >> POSITION_BITS == src[with_mark] >> POSITION_BITS]
         start = np.full(len(src), NOTHING)
-        start[same] = self.after[mark[same]]
+        start[with_mark] = self.after[mark[with_mark]]
         return start
 
     def occurrences(self, ports: Collection[int]) -> I64:
@@ -73,13 +73,13 @@ class Openings:
             Per start: that of the innermost activity with a port on the stack, or `NOTHING`. What nests in itself is
             not handed over again.
         """
-        wanted = np.isin(self.operator, list(ports))
+        has_port = np.isin(self.operator, list(ports))
         result = np.full(len(self.operator), NOTHING)
         for starts in self.levels:
             parent = self.parent[starts]
             outer = np.where(parent >= 0, result[parent], NOTHING)
-            again = (outer >= 0) & (self.operator[outer] == self.operator[starts])
-            result[starts] = np.where(wanted[starts] & ~again, starts, outer)
+            nested_in_itself = (outer >= 0) & (self.operator[outer] == self.operator[starts])
+            result[starts] = np.where(has_port[starts] & ~nested_in_itself, starts, outer)
         return result
 
 
@@ -173,24 +173,28 @@ class Stacks:
         """
         number = self.thread_of(ports)
         busy: dict[int, dict[int, int]] = {thread: {} for thread in (*self.work.life, *number.values())}
-        below: dict[int, dict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+        shares_below: dict[int, dict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
         for worker, innermost, spent in self.spent:
-            stack, above, thread = innermost, set(), worker
+            stack, operators_above, thread = innermost, set(), worker
             while stack != NOTHING:
                 if self.operator[stack] in number:
                     thread = number[self.operator[stack]]
                     break
-                above.add(self.operator[stack])
+                operators_above.add(self.operator[stack])
                 stack = self.parent[stack]
-            for parts in (busy[thread], *(below[operator][thread] for operator in above)):
-                parts[worker] = parts.get(worker, 0) + spent
-        known = {
-            operator: {thread: self._share(parts) for thread, parts in shares.items() if any(parts.values())}
-            for operator, shares in sorted(below.items())
+            for ns_by_worker in (busy[thread], *(shares_below[operator][thread] for operator in operators_above)):
+                ns_by_worker[worker] = ns_by_worker.get(worker, 0) + spent
+        utilisations = {
+            operator: {
+                thread: self._share(ns_by_worker)
+                for thread, ns_by_worker in shares.items()
+                if any(ns_by_worker.values())
+            }
+            for operator, shares in sorted(shares_below.items())
         }
         return Threads(
-            busy={thread: self._share(parts) for thread, parts in busy.items()},
-            below={operator: shares for operator, shares in known.items() if shares},
+            busy={thread: self._share(ns_by_worker) for thread, ns_by_worker in busy.items()},
+            below={operator: shares for operator, shares in utilisations.items() if shares},
         )
 
     def _share(self, spent: Mapping[int, int]) -> float:

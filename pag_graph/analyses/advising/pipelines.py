@@ -84,19 +84,19 @@ class Dataflow:
     @cached_property
     def inputs(self) -> Mapping[Node, Sequence[Link]]:
         """Per node: the links that lead to it."""
-        found: dict[Node, list[Link]] = defaultdict(list)
+        links_to: dict[Node, list[Link]] = defaultdict(list)
         for link in self.links:
-            found[link.target].append(link)
-        return found
+            links_to[link.target].append(link)
+        return links_to
 
     @cached_property
     def outputs(self) -> Mapping[Node, Sequence[Link]]:
         """Per node: the pipeline links that lead away from it."""
-        found: dict[Node, list[Link]] = defaultdict(list)
+        links_from: dict[Node, list[Link]] = defaultdict(list)
         for link in self.links:
             if link.pact == "pipeline":
-                found[link.source].append(link)
-        return found
+                links_from[link.source].append(link)
+        return links_from
 
     def pipeline_inputs(self, operator: int) -> list[Link]:
         """Return the links over which an operator reads what its own thread made."""
@@ -107,14 +107,14 @@ class Dataflow:
         return self._reached_from([node], without)
 
     def _reached_from(self, nodes: Iterable[Node], without: Node | None) -> set[Node]:
-        known = set(nodes) - {without}
-        waiting = list(known)
+        reached = set(nodes) - {without}
+        waiting = list(reached)
         while waiting:
             for link in self.outputs.get(waiting.pop(), ()):
-                if link.target not in known and link.target != without:
-                    known.add(link.target)
+                if link.target not in reached and link.target != without:
+                    reached.add(link.target)
                     waiting.append(link.target)
-        return known
+        return reached
 
     def on_cycle(self, operator: int) -> bool:
         """Say whether an operator reads what it made itself, over pipeline links alone."""
@@ -146,14 +146,14 @@ class Dataflow:
         reached = self.reached(start)
         certain = reached - self._reached_from(self._roots - {start}, start)
         operators = {node[0]: node for node in reached if not node[1]}
-        result: dict[int, dict[int, Bounds]] = {below: {} for below in sorted(operators)}
+        result: dict[int, dict[int, Bounds]] = {target: {} for target in sorted(operators)}
         for worker in self.workers:
             apportioned = self._apportioned(start, reached, worker)
             passed = self._passed(start, worker)
-            for below, node in operators.items():
+            for target, node in operators.items():
                 share = (1.0 if node in certain else apportioned.get(node)) if passed else 0.0
                 bounds = Bounds(0.0, 0.5, 1.0) if share is None else Bounds(share, share, share)
-                result[below][worker] = bounds
+                result[target][worker] = bounds
         return result
 
     def _passed(self, start: Node, worker: int) -> bool:
@@ -207,15 +207,15 @@ class Dataflow:
         """Return the nodes that records of `start` reached: the others would leave the system without a solution."""
         fed = {start}
         while True:
-            more = {
+            newly_fed = {
                 node
                 for node in known
                 if node not in fed
                 and any(link.pact == "pipeline" and link.source in fed for link, _ in weights.get(node, ()))
             }
-            if not more:
+            if not newly_fed:
                 return fed
-            fed |= more
+            fed |= newly_fed
 
 
 def dataflow(run: Run, traffic: Traffic, *, level: int | None, pacts: Mapping[int, Pact]) -> Dataflow:

@@ -106,9 +106,9 @@ class Replay:
         """
         graph = self.graph
         share = np.where(self.counted, moved.share, 0.0)
-        taken = np.rint(graph.duration * share).astype(np.int64)
-        weight = graph.weights(graph.duration - taken)
-        chains = _chains(graph, moved, taken)
+        taken_ns = np.rint(graph.duration * share).astype(np.int64)
+        weight = graph.weights(graph.duration - taken_ns)
+        chains = _chains(graph, moved, taken_ns)
         least = int(np.bincount(chains.thread, chains.work, 1).max()) if len(chains.work) else 0
         by_cores = -(-self.work_ns // self.cores) if self.cores else 0
         shortest = max(least, by_cores)
@@ -120,17 +120,17 @@ class Replay:
         middle = np.rint((least_wait + longest_wait) / 2).astype(np.int64)
         late = np.rint(longest_wait).astype(np.int64) + self.wake_up_ns
         occupied = np.where(chains.handed, np.minimum(np.rint(longest_wait), OCCUPIED_NS), 0).astype(np.int64)
-        none = np.zeros_like(middle)
-        memory = OWNING_NS * chains.records * chains.handed if moved.owning and transfer is None else none
+        nothing = np.zeros_like(middle)
+        memory = OWNING_NS * chains.records * chains.handed if moved.owning and transfer is None else nothing
         instant, predicted, high = (
             max(shortest, wider.replayed(weight, costs))
             for costs in (
-                _Costs(none, none, none, at_ends=False),
-                _Costs(middle, occupied // 2, none, at_ends=False),
+                _Costs(nothing, nothing, nothing, at_ends=False),
+                _Costs(middle, occupied // 2, nothing, at_ends=False),
                 _Costs(late, occupied, occupied + memory, at_ends=True),
             )
         )
-        return Bound(low, predicted, high, instant, int(taken.sum()), by_cores > 0 and predicted == by_cores)
+        return Bound(low, predicted, high, instant, int(taken_ns.sum()), by_cores > 0 and predicted == by_cores)
 
     def with_workers(self, more: int) -> Bound:
         """Replay the window of a dataflow with more workers, which all run everything.
@@ -150,24 +150,26 @@ class Replay:
         graph, base = self.graph, self.graph.base
         work = np.where(self.counted, graph.duration, 0)
         worker, operator = base.number("src") >> POSITION_BITS, base.number("operator")
-        there = np.unique(worker[base.is_local])
-        own = np.bincount(worker, work, 1)
-        even = own.sum() / (len(there) + more)
-        kept = len(there) / (len(there) + more)
-        shares = np.minimum(kept, np.divide(even, own, out=np.ones_like(own), where=own > 0))
+        working = np.unique(worker[base.is_local])
+        work_of_worker = np.bincount(worker, work, 1)
+        even_ns = work_of_worker.sum() / (len(working) + more)
+        kept_share = len(working) / (len(working) + more)
+        shares = np.minimum(
+            kept_share, np.divide(even_ns, work_of_worker, out=np.ones_like(work_of_worker), where=work_of_worker > 0)
+        )
         by_cores = -(-self.work_ns // self.cores) if self.cores else 0
         pairs = np.unique(np.stack([operator, worker])[:, work > 0], axis=1)[0]
         operators, runners = np.unique(pairs, return_counts=True)
-        divided = np.isin(operator, operators[(runners > 1) | (len(there) == 1)]) & (operator >= 0)
+        divided = np.isin(operator, operators[(runners > 1) | (len(working) == 1)]) & (operator >= 0)
 
         def replayed(share: F64) -> int:
-            left = graph.duration - np.rint(work * (1 - share)).astype(np.int64)
-            return int(graph.replay(graph.weights(left))[graph.end]) - graph.window.start_ns
+            duration_left = graph.duration - np.rint(work * (1 - share)).astype(np.int64)
+            return int(graph.replay(graph.weights(duration_left))[graph.end]) - graph.window.start_ns
 
-        low = max(by_cores, math.ceil(even), replayed(shares[worker]))
-        predicted = max(low, replayed(np.where(divided, kept, 1.0)))
+        low = max(by_cores, math.ceil(even_ns), replayed(shares[worker]))
+        predicted = max(low, replayed(np.where(divided, kept_share, 1.0)))
         high = max(predicted, graph.window.span_ns)
-        moved = round(float(own.sum()) * (1 - kept))
+        moved = round(float(work_of_worker.sum()) * (1 - kept_share))
         return Bound(low, predicted, high, predicted, moved, by_cores > 0 and predicted == by_cores)
 
     def _transfers(self, chains: _Chains, transfer: Transfer | None) -> tuple[F64, F64]:
@@ -176,13 +178,13 @@ class Replay:
             records = chains.records.astype(np.float64)
             least = np.asarray(transfer.low_ns + transfer.low_record_ns * records, dtype=np.float64)
             return least, np.asarray(transfer.high_ns + transfer.high_record_ns * records, dtype=np.float64)
-        none = np.zeros(len(chains.records))
+        nothing = np.zeros(len(chains.records))
         if self.transfer_assumed:
-            return none, np.full(len(chains.records), float(ASSUMED_NS))
-        known = dict(self.remote.iter_rows())
-        longest = max(known.values())
-        high = [known.get(size, longest) for size in _sizes(chains.records).tolist()]
-        return none, np.array(high, np.float64)
+            return nothing, np.full(len(chains.records), float(ASSUMED_NS))
+        slowest_by_size = dict(self.remote.iter_rows())
+        longest = max(slowest_by_size.values())
+        high = [slowest_by_size.get(size, longest) for size in _sizes(chains.records).tolist()]
+        return nothing, np.array(high, np.float64)
 
 
 def port_replay(snapshot: Snapshot, graph: ConstraintGraph, work: ThreadWork, cores: int | None) -> Replay:
@@ -257,7 +259,7 @@ class _Chains(NamedTuple):
     """The same: work of that one up to there."""
 
 
-def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
+def _chains(graph: ConstraintGraph, moved: Moved, taken_ns: I64) -> _Chains:
     base = graph.base
     arc = np.flatnonzero((graph.edge >= 0) & (moved.occurrence[graph.edge] >= 0) & base.is_local[graph.edge])
     row = graph.edge[arc]
@@ -270,14 +272,14 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
     rank[by_begin] = np.arange(len(names))
     occurrence, first_row = rank[occurrence], first[by_begin]
     work, records = np.zeros((2, len(names)), np.int64)
-    np.add.at(work, occurrence, taken[row])
+    np.add.at(work, occurrence, taken_ns[row])
     np.add.at(records, occurrence, np.maximum(base.number("records")[row], 0))
     # Rows of an occurrence are in time order, with those of others in between at most.
     grouped = np.argsort(occurrence, kind="stable")
-    so_far = np.cumsum(taken[row][grouped])
+    so_far = np.cumsum(taken_ns[row][grouped])
     before = np.append(0, np.cumsum(work)[:-1])
-    done = np.empty(len(row), np.int64)
-    done[grouped] = so_far - before[occurrence[grouped]]
+    done_ns = np.empty(len(row), np.int64)
+    done_ns[grouped] = so_far - before[occurrence[grouped]]
     inside = np.argsort(dst, kind="stable")
     begin = src[first_row]
     chains = _Chains(
@@ -291,12 +293,12 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
         epoch=base.number("epoch")[row][first_row],
         inside=dst[inside],
         inside_of=occurrence[inside],
-        done=done[inside],
+        done=done_ns[inside],
         outer=np.full(len(names), -1),
         outer_done=np.zeros(len(names), np.int64),
     )
-    around, first_of = moved.outer[row][first_row], np.searchsorted(names, moved.outer[row][first_row])
-    nested = np.flatnonzero((around >= 0) & (names[np.minimum(first_of, len(names) - 1)] == around))
+    outer_name, first_of = moved.outer[row][first_row], np.searchsorted(names, moved.outer[row][first_row])
+    nested = np.flatnonzero((outer_name >= 0) & (names[np.minimum(first_of, len(names) - 1)] == outer_name))
     if not len(nested):
         return chains
     outer = rank[first_of[nested]]
@@ -304,9 +306,9 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
     keys = occurrence * len(graph.ids) + dst
     by_key = np.argsort(keys)
     place = np.searchsorted(keys[by_key], outer * len(graph.ids) + begin[nested], side="right") - 1
-    known = (place >= 0) & (occurrence[by_key[place]] == outer)
+    is_inside = (place >= 0) & (occurrence[by_key[place]] == outer)
     chains.outer[nested] = outer
-    chains.outer_done[nested] = np.where(known, done[by_key[place]], 0)
+    chains.outer_done[nested] = np.where(is_inside, done_ns[by_key[place]], 0)
     return chains
 
 
@@ -316,26 +318,26 @@ class _Wider:
     def __init__(self, graph: ConstraintGraph, chains: _Chains, completed: Completions) -> None:
         self.graph, self.chains = graph, chains
         count = len(chains.work)
-        old = np.arange(len(graph.ids))
+        vertices = np.arange(len(graph.ids))
         # Right behind the vertex where it began on its old thread: so all arcs lead forward.
-        self.number = old + 2 * np.searchsorted(chains.begin, old, side="left")
+        self.number = vertices + 2 * np.searchsorted(chains.begin, vertices, side="left")
         self.begins = chains.begin + 1 + 2 * np.arange(count)
         self.finishes = self.begins + 1
         previous, following = self._neighbours()
-        sent, of = self._sent()
-        done = chains.done[np.searchsorted(chains.inside, graph.src[sent])]
+        sent, occurrence = self._sent()
+        done_ns = chains.done[np.searchsorted(chains.inside, graph.src[sent])]
         closed, last = self._closes(completed)
         nested = np.flatnonzero(chains.outer >= 0)
         number, begins, finishes = self.number, self.begins, self.finishes
-        self.sent, self.done, self.last = sent, done, last
+        self.sent, self.done, self.last = sent, done_ns, last
         self.parts = {
             "old": (number[graph.src], number[graph.dst]),
             "hand_over": (number[chains.begin], begins),
             "nested": (begins[chains.outer[nested]], begins[nested]),
             "work": (begins, finishes),
             "chain": (finishes[previous], begins[following]),
-            "sent": (begins[of], number[graph.dst[sent]]),
-            "sent_late": (finishes[of], number[graph.dst[sent]]),
+            "sent": (begins[occurrence], number[graph.dst[sent]]),
+            "sent_late": (finishes[occurrence], number[graph.dst[sent]]),
             "completed": (finishes[last], number[closed]),
         }
         self.nested = nested
@@ -349,8 +351,8 @@ class _Wider:
     def _neighbours(self) -> tuple[I64, I64]:
         """Return occurrences that follow each other on a thread."""
         order = np.argsort(self.chains.thread, kind="stable")
-        same = np.diff(self.chains.thread[order]) == 0
-        return order[:-1][same], order[1:][same]
+        same_thread = np.diff(self.chains.thread[order]) == 0
+        return order[:-1][same_thread], order[1:][same_thread]
 
     def _sent(self) -> tuple[I64, I64]:
         """Return arcs of messages that were sent inside of occurrences, and which these are."""
@@ -364,7 +366,7 @@ class _Wider:
     def _closes(self, completed: Completions) -> tuple[I64, I64]:
         """Return the vertices that complete epochs, and per thread the last occurrence that they wait for."""
         chains = self.chains
-        told = completed.told(chains.worker, self.graph.t[chains.begin])
+        told_ns = completed.told(chains.worker, self.graph.t[chains.begin])
         closed: list[int] = []
         last: list[int] = []
         columns = (completed.vertex, completed.epoch, completed.worker, completed.t_ns, completed.own_ns)
@@ -372,12 +374,12 @@ class _Wider:
         for thread in np.unique(chains.thread):
             chain = np.flatnonzero(chains.thread == thread)
             before = np.searchsorted(chains.begin[chain], completed.vertex, side="left") - 1
-            of_chain = (chains.epoch[chain], chains.worker[chain], told[chain])
-            epochs, workers, known = (column.tolist() for column in of_chain)
+            of_chain = (chains.epoch[chain], chains.worker[chain], told_ns[chain])
+            epochs, workers, told_of_chain = (column.tolist() for column in of_chain)
             for (vertex, epoch, worker, t_ns, own_ns), place in zip(ends, before.tolist(), strict=True):
                 latest = place
                 while latest >= 0 and (
-                    epochs[latest] > epoch or known[latest] > (own_ns if workers[latest] == worker else t_ns)
+                    epochs[latest] > epoch or told_of_chain[latest] > (own_ns if workers[latest] == worker else t_ns)
                 ):
                     latest -= 1
                 if latest >= 0:

@@ -120,14 +120,14 @@ def _candidates(threads: Threads, thread: int) -> list[int]:
 
 def _groups(rows: Mapping[int, Collection[int]]) -> Iterator[list[int]]:
     """Divide threads into those that share operators, directly or by way of others."""
-    left = dict(rows)
-    while left:
-        first, operators = next(iter(left.items()))
-        members, known = [first], set(operators)
-        del left[first]
-        while joining := [thread for thread, row in left.items() if not known.isdisjoint(row)]:
+    ungrouped = dict(rows)
+    while ungrouped:
+        first, operators = next(iter(ungrouped.items()))
+        members, shared_operators = [first], set(operators)
+        del ungrouped[first]
+        while joining := [thread for thread, row in ungrouped.items() if not shared_operators.isdisjoint(row)]:
             for thread in joining:
-                known.update(left.pop(thread))
+                shared_operators.update(ungrouped.pop(thread))
             members += joining
         yield sorted(members)
 
@@ -167,21 +167,21 @@ class _Tree:
     def search(self, nodes: int) -> Group:
         """Return the best set of ports that `nodes` matrices, or one, show."""
         best: _Candidate | None = None
-        made = pruned = 0
+        matrices_made = pruned = 0
         matrices = [((1 << len(self.operators)) - 1, 0)]
-        while matrices and (made < nodes or made == 0):
-            left, place = matrices.pop()
-            made += 1
-            if self.prune and self._stays_full(left):
+        while matrices and (matrices_made < nodes or matrices_made == 0):
+            matrix, place = matrices.pop()
+            matrices_made += 1
+            if self.prune and self._stays_full(matrix):
                 pruned += 1
                 continue
-            while place < len(self.shared) and not left & self.shared[place]:
+            while place < len(self.shared) and not matrix & self.shared[place]:
                 place += 1
             if place == len(self.shared):
-                best = _better(best, self._candidate(left))
+                best = _better(best, self._candidate(matrix))
                 continue
-            matrices.append((left & ~self.shared[place], place + 1))
-            matrices.append((left & ~self.beside[place], place + 1))
+            matrices.append((matrix & ~self.shared[place], place + 1))
+            matrices.append((matrix & ~self.beside[place], place + 1))
         before = max(self.busy)
         accepted = best is not None and best.utility < before
         return Group(
@@ -189,7 +189,7 @@ class _Tree:
             ports=best.ports if best is not None and accepted else (None,) * len(self.threads),
             utility=best.utility if best is not None and accepted else before,
             before=before,
-            nodes=made,
+            nodes=matrices_made,
             pruned=pruned,
             limited=bool(matrices),
         )
@@ -199,25 +199,25 @@ class _Tree:
         """Return the place of the preferred operator of a row that is not empty."""
         return (row & -row).bit_length() - 1
 
-    def _stays_full(self, left: int) -> bool:
+    def _stays_full(self, matrix: int) -> bool:
         """Say whether a thread is full whatever is chosen of what is left for it."""
         return any(
-            (self.utility[self._lowest(row & left)] if row & left else busy) >= FULL
+            (self.utility[self._lowest(row & matrix)] if row & matrix else busy) >= FULL
             for row, busy in zip(self.rows, self.busy, strict=True)
         )
 
-    def _candidate(self, left: int) -> _Candidate | None:
+    def _candidate(self, matrix: int) -> _Candidate | None:
         """Return the best that is left for every thread; None where some thread has no operator."""
-        if not all(row & left for row in self.rows):
+        if not all(row & matrix for row in self.rows):
             # Where all are empty nothing is inserted, which makes nobody less busy.
             return None
-        places = [self._lowest(row & left) for row in self.rows]
+        places = [self._lowest(row & matrix) for row in self.rows]
         return _Candidate(
             max(self.utility[place] for place in places), tuple(self.operators[place] for place in places)
         )
 
 
-def _better(best: _Candidate | None, other: _Candidate | None) -> _Candidate | None:
-    if best is None or other is None:
-        return best or other
-    return min(best, other)
+def _better(best: _Candidate | None, candidate: _Candidate | None) -> _Candidate | None:
+    if best is None or candidate is None:
+        return best or candidate
+    return min(best, candidate)

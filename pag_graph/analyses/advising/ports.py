@@ -81,8 +81,8 @@ class Ports:
 
     def _flowing(self, operator: int) -> dict[int, Bounds]:
         sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-        for other, shares in self.shares[operator].items():
-            for worker, spent in self._own.get(other, {}).items():
+        for reached_operator, shares in self.shares[operator].items():
+            for worker, spent in self._own.get(reached_operator, {}).items():
                 life = self.work.life[worker]
                 for place, share in enumerate(shares[worker]):
                     sums[worker][place] += share * spent / life
@@ -92,9 +92,12 @@ class Ports:
     def shares(self) -> Mapping[int, Mapping[int, Mapping[int, Bounds]]]:
         """Per operator of a dataflow: s(o, d) per other operator and worker."""
         assert self.flow is not None  # noqa: S101  (only dataflows are asked)
-        own = {operator: {operator: dict.fromkeys(self.flow.workers, Bounds(1, 1, 1))} for operator in self.status}
+        self_shares = {
+            operator: {operator: dict.fromkeys(self.flow.workers, Bounds(1, 1, 1))} for operator in self.status
+        }
         return {
-            operator: own[operator] if self._alone(operator) else self.flow.shares(operator) for operator in self.status
+            operator: self_shares[operator] if self._alone(operator) else self.flow.shares(operator)
+            for operator in self.status
         }
 
     def _alone(self, operator: int) -> bool:
@@ -104,10 +107,10 @@ class Ports:
 
     @cached_property
     def _own(self) -> Mapping[int, Mapping[int, int]]:
-        own: dict[int, dict[int, int]] = defaultdict(dict)
+        own_ns: dict[int, dict[int, int]] = defaultdict(dict)
         for row in self.work.own.iter_rows(named=True):
-            own[row["operator"]][row["worker"]] = row["own_ns"]
-        return own
+            own_ns[row["operator"]][row["worker"]] = row["own_ns"]
+        return own_ns
 
     @property
     def candidates(self) -> list[int]:
@@ -127,17 +130,17 @@ class Ports:
             Operators that have one already; only where activities nest.
         """
         if self.stacks is not None:
-            whole = self.stacks.threads(ports)
+            nested = self.stacks.threads(ports)
             return Threads(
-                busy=whole.busy,
-                below={operator: whole.below[operator] for operator in self.candidates if operator in whole.below},
+                busy=nested.busy,
+                below={operator: nested.below[operator] for operator in self.candidates if operator in nested.below},
             )
         busy = {thread: bounds.likely for thread, bounds in self.work.busy.items()}
-        below = {
+        utilisations = {
             operator: {thread: bounds.likely for thread, bounds in self.below[operator].items() if bounds.likely > 0}
             for operator in self.candidates
         }
-        return Threads(busy=busy, below=below)
+        return Threads(busy=busy, below=utilisations)
 
 
 def read_ports(
@@ -170,27 +173,27 @@ def read_ports(
         If there is no such operator or channel.
     """
     run = snapshot.run
-    kept = set(operators_called(run, keep))
+    kept_operators = set(operators_called(run, keep))
     rows = local_rows(snapshot.tiling)
-    known = _read_pacts(pact)
+    pacts = _read_pacts(pact)
     if not run.one_dataflow:
-        if level is not None or known:
+        if level is not None or pacts:
             message = "Levels and pacts are of dataflows; the activities of this run nest like calls."
             raise InvalidParameterError(message, "Leave out --level and --pact.")
         work = ThreadWork(rows=rows)
         nested = stacks(snapshot, work)
         status = {
-            operator: _nested_status(operator, nested, kept, blacklist)
+            operator: _nested_status(operator, nested, kept_operators, blacklist)
             for operator in {*nested.operator, *_operators(work)}
         }
         return Ports(
             work=work, stacks=nested, flow=None, status=status, flags=dict.fromkeys(status, ()), counted_records=False
         )
     traffic = read_traffic(run, snapshot.window)
-    flow = dataflow(run, traffic, level=level, pacts=known)
+    flow = dataflow(run, traffic, level=level, pacts=pacts)
     work = ThreadWork(rows=rows._replace(operator=folded(rows.operator, flow.fold)))
     operators = set(_operators(work)) | {node[0] for link in flow.links for node in (link.source, link.target)}
-    status = {operator: _flow_status(operator, flow, kept, blacklist) for operator in sorted(operators)}
+    status = {operator: _flow_status(operator, flow, kept_operators, blacklist) for operator in sorted(operators)}
     flags = {operator: _flow_flags(operator, flow, traffic) for operator in status}
     return Ports(work=work, stacks=None, flow=flow, status=status, flags=flags, counted_records=traffic.known)
 
@@ -199,18 +202,20 @@ def _operators(work: ThreadWork) -> list[int]:
     return work.own["operator"].unique().to_list()
 
 
-def _nested_status(operator: int, nested: Stacks, kept: Collection[int], blacklist: Collection[int]) -> Status:
-    if operator == RUNTIME or operator in kept:
+def _nested_status(
+    operator: int, nested: Stacks, kept_operators: Collection[int], blacklist: Collection[int]
+) -> Status:
+    if operator == RUNTIME or operator in kept_operators:
         return "never_cut"
     if operator in nested.outermost:
         return "source"
     return "blacklisted" if operator in blacklist else "candidate"
 
 
-def _flow_status(operator: int, flow: Dataflow, kept: Collection[int], blacklist: Collection[int]) -> Status:
+def _flow_status(operator: int, flow: Dataflow, kept_operators: Collection[int], blacklist: Collection[int]) -> Status:
     inputs = flow.pipeline_inputs(operator)
     bound = any(link.bound for link in inputs)
-    if operator == RUNTIME or operator in flow.scopes or operator in kept or bound or flow.on_cycle(operator):
+    if operator == RUNTIME or operator in flow.scopes or operator in kept_operators or bound or flow.on_cycle(operator):
         return "never_cut"
     if not inputs:
         return "source"

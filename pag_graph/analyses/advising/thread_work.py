@@ -110,12 +110,12 @@ class ThreadWork:
         return self._sums(self.rows.unknown)
 
     @cached_property
-    def own(self) -> pl.DataFrame:
+    def rows_own(self) -> pl.DataFrame:
         """One row per operator and thread: ``operator``, ``worker``, ``own_ns`` with it innermost, and ``records``."""
         rows = self.rows
         columns = {"operator": rows.operator, "worker": rows.worker, "records": rows.records}
-        own = pl.DataFrame({**columns, "own_ns": np.where(rows.counted, rows.inside, 0)})
-        return own.group_by("operator", "worker").sum().sort("operator", "worker")
+        rows_own = pl.DataFrame({**columns, "own_ns": np.where(rows.counted, rows.inside, 0)})
+        return rows_own.group_by("operator", "worker").sum().sort("operator", "worker")
 
     @property
     def busy(self) -> dict[int, Bounds]:

@@ -66,8 +66,8 @@ def _local_in(run: Run, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Return how much of each type each worker did in a stretch of time."""
     inside = pl.min_horizontal(END, pl.lit(end_ns)) - pl.max_horizontal("start_ns", pl.lit(start_ns))
     # Comparing plain columns first lets whole row groups be skipped.
-    near = run.scan("edges").filter(pl.col("start_ns") < end_ns, start_ns < END, ~IS_MESSAGE)
-    local = near.select("type", worker=worker_of("dst"), inside_ns=inside)
+    touching = run.scan("edges").filter(pl.col("start_ns") < end_ns, start_ns < END, ~IS_MESSAGE)
+    local = touching.select("type", worker=worker_of("dst"), inside_ns=inside)
     return local.group_by("worker", "type").agg(pl.col("inside_ns").sum()).collect()
 
 
@@ -82,8 +82,8 @@ def _work(local: pl.DataFrame, old: set[int]) -> Work:
         rests=inside.filter(kind.is_in(_RESTS)).sum(),
         unknown=inside.filter(kind == UNKNOWN).sum(),
     )
-    there = by_worker.filter(pl.col("worker").is_in(sorted(old)))
-    waited = int(there["rests"].sum()) / int(there["life"].sum()) if there.height else None
+    by_old_worker = by_worker.filter(pl.col("worker").is_in(sorted(old)))
+    waited = int(by_old_worker["rests"].sum()) / int(by_old_worker["life"].sum()) if by_old_worker.height else None
     busiest = float(by_worker.select((pl.col("busy") / pl.col("life")).max()).item())
     return Work(busiest, waited, 1 - int(by_worker["unknown"].sum()) / life)
 
@@ -127,10 +127,10 @@ def verdict(course: Course, epochs: Epochs, was_saturated: str) -> str:
     if was_saturated == UNSURE or course.settled_ns is None or len(before) < WIDTH or len(after) < WIDTH:
         return CANNOT_TELL
     change = float(np.median(after)) - float(np.median(before))
-    same = abs(change) <= margin(before, after)
+    is_same = abs(change) <= margin(before, after)
     if was_saturated == YES:
-        return RELIEVED if change < 0 and not same else STILL_SATURATED
-    return f"not_saturated_{'same' if same else 'slower' if change > 0 else 'faster'}"
+        return RELIEVED if change < 0 and not is_same else STILL_SATURATED
+    return f"not_saturated_{'same' if is_same else 'slower' if change > 0 else 'faster'}"
 
 
 def payback(course: Course, epochs: Epochs) -> tuple[int | None, str]:

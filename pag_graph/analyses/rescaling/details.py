@@ -28,7 +28,7 @@ _SPARK = "spark"
 _CLIENT, _UNKNOWN, _GAP, _STARTUP = "client", "unknown", "gap", "startup"
 
 
-class _Piece(NamedTuple):
+class _Part(NamedTuple):
     """A stretch of a worker's time."""
 
     worker: int
@@ -63,43 +63,43 @@ def steps(run: Run, number: int, course: Course, shown: Snapshot | None, startup
         Rows of `RESCALE_STEPS`. What a client did between steps is a ``gap``, so that steps and gaps tile its time
         from the spawn until it was ready. Where nobody logged steps there is one row ``unknown`` per new worker.
     """
-    pieces = list(_pieces(course, startup, str(run.info.run.get("source", {}).get("system"))))
+    parts = list(_parts(course, startup, str(run.info.run.get("source", {}).get("system"))))
     path = None if shown is None else _local_path(shown)
-    carried = _carried(run, pieces)
+    carried = _carried(run, parts)
     rows = []
-    for piece, (records, size) in zip(pieces, carried, strict=True):
-        row = {"operation": number, "worker": piece.worker, "side": piece.side, "step": piece.step}
-        row |= {"start_ns": piece.start_ns, "duration_ns": piece.end_ns - piece.start_ns}
-        rows.append(row | {"path_ns": _on_path(path, piece), "records": records, "bytes": size})
+    for part, (records, size) in zip(parts, carried, strict=True):
+        row = {"operation": number, "worker": part.worker, "side": part.side, "step": part.step}
+        row |= {"start_ns": part.start_ns, "duration_ns": part.end_ns - part.start_ns}
+        rows.append(row | {"path_ns": _on_path(path, part), "records": records, "bytes": size})
     return sorted(rows, key=lambda row: (row["start_ns"], row["worker"], row["side"], row["step"]))
 
 
-def _pieces(course: Course, startup: dict[int, int], system: str) -> Iterator[_Piece]:
+def _parts(course: Course, startup: dict[int, int], system: str) -> Iterator[_Part]:
     operation = course.operation
     for mark in operation.marks:
-        yield _Piece(mark.worker, mark.side, mark.step, mark.start_ns, mark.end_ns)
+        yield _Part(mark.worker, mark.side, mark.step, mark.start_ns, mark.end_ns)
     for birth in operation.births:
-        if before := startup.get(birth.worker):
-            yield _Piece(birth.worker, _CLIENT, _STARTUP, birth.first_ns - before, birth.first_ns)
-        own = [mark for mark in operation.marks if mark.worker == birth.worker and mark.side == _CLIENT]
+        if startup_ns := startup.get(birth.worker):
+            yield _Part(birth.worker, _CLIENT, _STARTUP, birth.first_ns - startup_ns, birth.first_ns)
+        client_marks = [mark for mark in operation.marks if mark.worker == birth.worker and mark.side == _CLIENT]
         if not operation.marks and system == _SPARK:
-            yield _Piece(birth.worker, _CLIENT, "request_to_added", birth.spawned_ns, birth.first_ns)
+            yield _Part(birth.worker, _CLIENT, "request_to_added", birth.spawned_ns, birth.first_ns)
             work = operation.worked_ns.get(birth.worker)
             if work is not None:
-                yield _Piece(birth.worker, _CLIENT, "added_to_first_launch", birth.first_ns, work)
+                yield _Part(birth.worker, _CLIENT, "added_to_first_launch", birth.first_ns, work)
         elif not operation.marks:
-            yield _Piece(birth.worker, _UNKNOWN, _UNKNOWN, birth.spawned_ns, max(operation.ready_ns, birth.spawned_ns))
+            yield _Part(birth.worker, _UNKNOWN, _UNKNOWN, birth.spawned_ns, max(operation.ready_ns, birth.spawned_ns))
         else:
-            yield from _gaps(birth, own, operation.ready_ns)
+            yield from _gaps(birth, client_marks, operation.ready_ns)
 
 
-def _gaps(birth: Birth, own: list[Mark], ready_ns: int) -> Iterator[_Piece]:
+def _gaps(birth: Birth, client_marks: list[Mark], ready_ns: int) -> Iterator[_Part]:
     """Yield what a client's steps leave out, from its spawn until it was ready."""
-    done = birth.spawned_ns
-    for mark in [*own, Mark(birth.worker, "", ready_ns, ready_ns)]:
-        if done < mark.start_ns <= ready_ns:
-            yield _Piece(birth.worker, _CLIENT, _GAP, done, mark.start_ns)
-        done = max(done, mark.end_ns)
+    done_ns = birth.spawned_ns
+    for mark in [*client_marks, Mark(birth.worker, "", ready_ns, ready_ns)]:
+        if done_ns < mark.start_ns <= ready_ns:
+            yield _Part(birth.worker, _CLIENT, _GAP, done_ns, mark.start_ns)
+        done_ns = max(done_ns, mark.end_ns)
 
 
 def _local_path(shown: Snapshot) -> pl.DataFrame:
@@ -107,32 +107,32 @@ def _local_path(shown: Snapshot) -> pl.DataFrame:
     return path.filter(~IS_MESSAGE).select("worker", "start_ns", end_ns=END)
 
 
-def _on_path(path: pl.DataFrame | None, piece: _Piece) -> int:
+def _on_path(path: pl.DataFrame | None, part: _Part) -> int:
     if path is None:
         return 0
-    inside = pl.min_horizontal("end_ns", pl.lit(piece.end_ns)) - pl.max_horizontal("start_ns", pl.lit(piece.start_ns))
-    return int(path.filter(pl.col("worker") == piece.worker).select(inside.clip(lower_bound=0).sum()).item())
+    inside = pl.min_horizontal("end_ns", pl.lit(part.end_ns)) - pl.max_horizontal("start_ns", pl.lit(part.start_ns))
+    return int(path.filter(pl.col("worker") == part.worker).select(inside.clip(lower_bound=0).sum()).item())
 
 
-def _carried(run: Run, pieces: list[_Piece]) -> list[tuple[int | None, int | None]]:
+def _carried(run: Run, parts: list[_Part]) -> list[tuple[int | None, int | None]]:
     """Return what bootstrap messages a worker sent or read in each piece: records and bytes."""
     channels = run.channels.filter(pl.col("type") == _BOOTSTRAP)["channel"]
-    if not len(channels) or not pieces:
-        return [(None, None)] * len(pieces)
-    found = (
+    if not len(channels) or not parts:
+        return [(None, None)] * len(parts)
+    bootstrap_messages = (
         run.scan("edges")
         .filter(IS_MESSAGE, pl.col("channel").is_in(channels.implode()))
         .select("start_ns", "records", "bytes", end_ns=END, sender=worker_of("src"), reader=worker_of("dst"))
         .collect()
     )
 
-    def carried(piece: _Piece) -> tuple[int | None, int | None]:
-        sent = (pl.col("sender") == piece.worker) & pl.col("start_ns").is_between(piece.start_ns, piece.end_ns)
-        read = (pl.col("reader") == piece.worker) & pl.col("end_ns").is_between(piece.start_ns, piece.end_ns)
-        mine = found.filter(sent | read)
-        return tuple(int(mine[name].sum()) if mine[name].count() else None for name in ("records", "bytes"))  # type: ignore[return-value]
+    def carried(part: _Part) -> tuple[int | None, int | None]:
+        sent = (pl.col("sender") == part.worker) & pl.col("start_ns").is_between(part.start_ns, part.end_ns)
+        read = (pl.col("reader") == part.worker) & pl.col("end_ns").is_between(part.start_ns, part.end_ns)
+        messages = bootstrap_messages.filter(sent | read)
+        return tuple(int(messages[name].sum()) if messages[name].count() else None for name in ("records", "bytes"))  # type: ignore[return-value]
 
-    return [carried(piece) for piece in pieces]
+    return [carried(part) for part in parts]
 
 
 def held_up(run: Run, number: int, course: Course, shown: Snapshot | None) -> list[Row]:

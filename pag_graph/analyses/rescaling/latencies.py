@@ -117,8 +117,8 @@ def epochs_of(run: Run, schedule: Period | DueTimes | None) -> Epochs:
     epoch, end = rows["epoch"].to_numpy(), rows["end_ns"].to_numpy()
     # An epoch of which nobody logged an event took the time of its window.
     begin = rows["entry_ns"].fill_null(rows["start_ns"]).to_numpy()
-    due = None if schedule is None else schedule.due_ns(epoch)
-    return Epochs(epoch=epoch, begin_ns=np.minimum(begin, end), end_ns=end, due_ns=due, run_end_ns=run.end_ns)
+    due_ns = None if schedule is None else schedule.due_ns(epoch)
+    return Epochs(epoch=epoch, begin_ns=np.minimum(begin, end), end_ns=end, due_ns=due_ns, run_end_ns=run.end_ns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ class Course:
         """Return where a phase begins and ends; None where there is none."""
         request, ready = self.operation.request_ns, self.operation.ready_ns
         settled = self.until_ns if self.settled_ns is None else self.settled_ns
-        found = {
+        phase_bounds = {
             BEFORE: (self.before_ns, request),
             BOOTSTRAP: (request, ready),
             SETTLING: (ready, settled),
@@ -146,7 +146,7 @@ class Course:
         }[phase]
         if phase == AFTER and self.settled_ns is None:
             return None
-        return found[0], max(found)
+        return phase_bounds[0], max(phase_bounds)
 
     def places(self, epochs: Epochs, phase: str) -> I64:
         """Return the places of the rounds of a phase: what overlaps the bootstrap belongs to it."""
@@ -163,34 +163,34 @@ class Course:
         return epochs.latency_ns[self.places(epochs, phase)]
 
 
-def courses(found: Sequence[Operation], epochs: Epochs) -> list[Course]:
+def courses(operations: Sequence[Operation], epochs: Epochs) -> list[Course]:
     """Say how latencies went on after each operation; what is asked for before they settled is part of it.
 
     In a run of too few rounds they can never settle, so that its operations are listed each for itself.
     """
     comparable = len(epochs.epoch) >= LEAST
-    done: list[Course] = []
-    todo = list(found)
+    finished: list[Course] = []
+    todo = list(operations)
     while todo:
         operation = todo.pop(0)
-        before = done[-1].settled_ns if done else None
+        before = finished[-1].settled_ns if finished else None
         course = _course(operation, todo[0].request_ns if todo else None, epochs, before)
         if comparable and todo and (course.settled_ns is None or course.settled_ns >= todo[0].request_ns):
             todo[0] = operation.and_also(todo[0])
             continue
-        done.append(course)
-    return done
+        finished.append(course)
+    return finished
 
 
 def _course(operation: Operation, following_ns: int | None, epochs: Epochs, before_ns: int | None) -> Course:
-    until = epochs.last_ns if following_ns is None else following_ns
+    until_ns = epochs.last_ns if following_ns is None else following_ns
     across = epochs.across(operation.request_ns, operation.ready_ns)
-    after = np.setdiff1d(epochs.inside(operation.ready_ns, until), across)
+    after = np.setdiff1d(epochs.inside(operation.ready_ns, until_ns), across)
     status, first = settling(epochs.latency_ns[after])
     return Course(
         operation=operation,
         before_ns=epochs.warm_ns if before_ns is None else before_ns,
-        until_ns=until,
+        until_ns=until_ns,
         status=status,
         settled_ns=None if first is None else int(epochs.end_ns[after[first]]),
     )

@@ -126,11 +126,11 @@ def marks_of(run: Run) -> list[Mark]:
     marks: list[Mark] = []
     open_: dict[tuple[int, int], list[int]] = {}
     for worker, operator, t_ns, kind, _ in rows.iter_rows():
-        begun = open_.setdefault((worker, operator), [])
+        open_starts = open_.setdefault((worker, operator), [])
         if kind in _STARTS:
-            begun.append(t_ns)
-        elif begun:
-            marks.append(Mark(worker, names[operator], begun.pop(), t_ns))
+            open_starts.append(t_ns)
+        elif open_starts:
+            marks.append(Mark(worker, names[operator], open_starts.pop(), t_ns))
     return sorted(marks, key=lambda mark: (mark.start_ns, mark.worker, mark.end_ns))
 
 
@@ -167,8 +167,8 @@ def operations(run: Run, marks: Sequence[Mark], births: Sequence[Birth]) -> list
     Returns
     -------
     list of Operation
-        Who is spawned before anybody else worked belongs to the run's beginning, and who ends after the last work to
-        its end. O(edges).
+        Workers that are spawned before any other worked belong to the run's beginning, and workers that end after the
+        last work to its end. O(edges).
 
     Raises
     ------
@@ -177,27 +177,27 @@ def operations(run: Run, marks: Sequence[Mark], births: Sequence[Birth]) -> list
     """
     begin, end = _worked(run, {birth.by_worker for birth in births})
     later_births = [birth for birth in births if birth.spawned_ns > begin]
-    exits = [gone for gone in _exits(run) if begin < gone.t_ns < end]
+    exits = [exit_ for exit_ in _exits(run) if begin < exit_.t_ns < end]
     later = [mark for mark in marks if mark.start_ns > begin]
     processes = dict(run.scan("workers").select("worker", "process").collect().iter_rows())
-    found = [_joined(group, later, since) for group, since in _grouped(later_births, processes)]
-    found += [_left(group, later, since) for group, since in _grouped(exits, processes)]
-    found += _activated(found, later)
-    if not found:
+    found_operations = [_joined(group, later, since_ns) for group, since_ns in _grouped(later_births, processes)]
+    found_operations += [_leaving(group, later, since_ns) for group, since_ns in _grouped(exits, processes)]
+    found_operations += _activated(found_operations, later)
+    if not found_operations:
         message = f"{run.info.path} has no rescaling: while it works no worker is spawned, activated or ends."
         raise UnsupportedPlanError(message, "`docs/rescaling.md` says what a trace must carry.")
-    # Who is to replace somebody who is gone is asked for in the same instant.
-    found.sort(key=lambda operation: (operation.request_ns, operation.birth_ns, not operation.exits))
-    worked = _first_work(run, {worker for operation in found for worker in operation.new})
-    return [_whole(operation, following, later, worked) for operation, following in _with_next(found)]
+    # The worker that replaces one that has left is asked for in the same instant.
+    found_operations.sort(key=lambda operation: (operation.request_ns, operation.birth_ns, not operation.exits))
+    worked = _first_work(run, {worker for operation in found_operations for worker in operation.new})
+    return [_completed(operation, following, later, worked) for operation, following in _with_next(found_operations)]
 
 
 def _worked(run: Run, spawners: set[int]) -> tuple[int, int]:
     """Return when workers that spawn no others began to process something, and when they were done."""
     work = run.scan("edges").filter(pl.col("type") == str(ActivityType.PROCESSING))
     bounds = work.select(worker_of("dst").is_in(sorted(spawners)).alias("spawner"), "start_ns", end_ns=END)
-    by = bounds.group_by("spawner").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("spawner").collect()
-    return (by["start_ns"][0], by["end_ns"][0]) if by.height else (run.end_ns, run.end_ns)
+    by_role = bounds.group_by("spawner").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("spawner").collect()
+    return (by_role["start_ns"][0], by_role["end_ns"][0]) if by_role.height else (run.end_ns, run.end_ns)
 
 
 def births_of(run: Run) -> list[Birth]:
@@ -212,21 +212,23 @@ def births_of(run: Run) -> list[Birth]:
 
 
 def _exits(run: Run) -> list[Exit]:
-    gone = run.scan("vertices").filter(pl.col("kind") == str(EventKind.EXIT)).select("id", "worker", "t_ns").collect()
-    if gone.is_empty():
+    exit_rows = (
+        run.scan("vertices").filter(pl.col("kind") == str(EventKind.EXIT)).select("id", "worker", "t_ns").collect()
+    )
+    if exit_rows.is_empty():
         return []
     local = pl.col("type").is_in([str(kind) for kind in LOCAL_TYPES])
     before = (
         run.scan("edges")
-        .filter(local, pl.col("dst").is_in(gone["id"].implode()))
+        .filter(local, pl.col("dst").is_in(exit_rows["id"].implode()))
         .select(
             id="dst",
             working=pl.col("activation").is_not_null() & ~pl.col("type").is_in(_RESTS) & (pl.col("duration_ns") > 0),
         )
     )
-    rows = gone.lazy().join(before, on="id", how="left").collect()
-    found = (Exit(row["worker"], row["t_ns"], bool(row["working"])) for row in rows.to_dicts())
-    return sorted(found, key=lambda exit_: (exit_.t_ns, exit_.worker))
+    rows = exit_rows.lazy().join(before, on="id", how="left").collect()
+    exits = (Exit(row["worker"], row["t_ns"], bool(row["working"])) for row in rows.to_dicts())
+    return sorted(exits, key=lambda exit_: (exit_.t_ns, exit_.worker))
 
 
 def _grouped(items: Sequence[Item], processes: Mapping[int, int]) -> Iterator[tuple[list[Item], int]]:
@@ -234,26 +236,26 @@ def _grouped(items: Sequence[Item], processes: Mapping[int, int]) -> Iterator[tu
     groups: list[list[Item]] = []
     for item in items:
         last = groups[-1][-1] if groups else None
-        near = last is not None and _when(item) - _when(last) <= TOGETHER_NS
-        if near or (last is not None and processes.get(item.worker) == processes.get(last.worker)):
+        is_close = last is not None and _instant(item) - _instant(last) <= TOGETHER_NS
+        if is_close or (last is not None and processes.get(item.worker) == processes.get(last.worker)):
             groups[-1].append(item)
         else:
             groups.append([item])
-    yield from zip(groups, [-1, *(_when(group[-1]) for group in groups)], strict=False)
+    yield from zip(groups, [-1, *(_instant(group[-1]) for group in groups)], strict=False)
 
 
-def _when(item: Birth | Exit) -> int:
+def _instant(item: Birth | Exit) -> int:
     return item.spawned_ns if isinstance(item, Birth) else item.t_ns
 
 
 def _asked_ns(marks: Iterable[Mark], name: str, since_ns: int, until_ns: int, workers: set[int] | None = None) -> int:
     """Return when something was asked for the last time between two instants; the later one where it never was."""
-    asked = (
+    asked_ns = (
         mark.start_ns
         for mark in marks
         if mark.name == name and since_ns < mark.start_ns <= until_ns and (workers is None or mark.worker in workers)
     )
-    return max(asked, default=until_ns)
+    return max(asked_ns, default=until_ns)
 
 
 def _joined(births: Sequence[Birth], marks: Sequence[Mark], since_ns: int) -> Operation:
@@ -270,18 +272,20 @@ def _joined(births: Sequence[Birth], marks: Sequence[Mark], since_ns: int) -> Op
     )
 
 
-def _left(exits: Sequence[Exit], marks: Sequence[Mark], since_ns: int) -> Operation:
-    kind = LOSS if any(gone.working for gone in exits) else LEAVE
+def _leaving(exits: Sequence[Exit], marks: Sequence[Mark], since_ns: int) -> Operation:
+    kind = LOSS if any(exit_.working for exit_ in exits) else LEAVE
     first, last = exits[0].t_ns, exits[-1].t_ns
-    asked = first if kind == LOSS else _asked_ns(marks, "drain", since_ns, first, {gone.worker for gone in exits})
-    return Operation(kind=kind, request_ns=asked, birth_ns=first, ready_ns=last, exits=tuple(exits))
+    asked_ns = first if kind == LOSS else _asked_ns(marks, "drain", since_ns, first, {exit_.worker for exit_ in exits})
+    return Operation(kind=kind, request_ns=asked_ns, birth_ns=first, ready_ns=last, exits=tuple(exits))
 
 
-def _activated(found: Sequence[Operation], marks: Sequence[Mark]) -> list[Operation]:
+def _activated(operations: Sequence[Operation], marks: Sequence[Mark]) -> list[Operation]:
     """Return the activations that belong to no birth: workers that were there all the time get work."""
     groups: list[list[Mark]] = []
     for mark in marks:
-        if mark.name != "activate" or any(known.request_ns <= mark.start_ns <= known.ready_ns for known in found):
+        if mark.name != "activate" or any(
+            operation.request_ns <= mark.start_ns <= operation.ready_ns for operation in operations
+        ):
             continue
         if groups and mark.start_ns - groups[-1][-1].start_ns <= TOGETHER_NS:
             groups[-1].append(mark)
@@ -291,37 +295,37 @@ def _activated(found: Sequence[Operation], marks: Sequence[Mark]) -> list[Operat
     return [
         Operation(
             kind=ACTIVATE,
-            request_ns=_asked_ns(marks, "request", since, group[0].start_ns),
+            request_ns=_asked_ns(marks, "request", since_ns, group[0].start_ns),
             birth_ns=group[0].start_ns,
             ready_ns=max(mark.end_ns for mark in group),
         )
-        for group, since in zip(groups, before, strict=False)
+        for group, since_ns in zip(groups, before, strict=False)
     ]
 
 
-def _with_next(found: Sequence[Operation]) -> Iterable[tuple[Operation, Operation | None]]:
-    return zip(found, [*found[1:], None], strict=True)
+def _with_next(operations: Sequence[Operation]) -> Iterable[tuple[Operation, Operation | None]]:
+    return zip(operations, [*operations[1:], None], strict=True)
 
 
-def _whole(
+def _completed(
     operation: Operation, following: Operation | None, marks: Sequence[Mark], worked: Mapping[int, int]
 ) -> Operation:
     """Add the steps, the first work, and when it was ready where no client step says that."""
     # What is asked for later has steps of its own, also where it makes no operation.
-    asked = [mark.start_ns for mark in marks if mark.name == "request" and mark.start_ns > operation.birth_ns]
-    until = min([*asked, *([] if following is None else [following.request_ns])], default=None)
+    later_requests = [mark.start_ns for mark in marks if mark.name == "request" and mark.start_ns > operation.birth_ns]
+    until_ns = min([*later_requests, *([] if following is None else [following.request_ns])], default=None)
     steps = tuple(
         mark
         for mark in marks
-        if mark.is_step and mark.start_ns >= operation.request_ns and (until is None or mark.start_ns < until)
+        if mark.is_step and mark.start_ns >= operation.request_ns and (until_ns is None or mark.start_ns < until_ns)
     )
-    own = {worker: worked[worker] for worker in sorted(operation.new) if worker in worked}
+    first_work = {worker: worked[worker] for worker in sorted(operation.new) if worker in worked}
     ready = operation.ready_ns
     if operation.kind == ACTIVATE:
         ready = max([ready, *(mark.end_ns for mark in steps)])
     elif ready < 0:
-        ready = min(own.values(), default=max(birth.first_ns for birth in operation.births))
-    return replace(operation, marks=steps, worked_ns=own, ready_ns=ready)
+        ready = min(first_work.values(), default=max(birth.first_ns for birth in operation.births))
+    return replace(operation, marks=steps, worked_ns=first_work, ready_ns=ready)
 
 
 def _first_work(run: Run, new: set[int]) -> dict[int, int]:

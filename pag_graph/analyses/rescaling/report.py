@@ -153,8 +153,8 @@ class Rescaling(Report):
     def _alive(self, t_ns: int) -> set[int]:
         """Return the workers that live at an instant, as far as births and exits are operations of this run."""
         later = {b.worker for course in self.courses for b in course.operation.births if b.spawned_ns >= t_ns}
-        gone = {e.worker for course in self.courses for e in course.operation.exits if e.t_ns < t_ns}
-        return set(self.run.workers) - later - gone
+        exited = {e.worker for course in self.courses for e in course.operation.exits if e.t_ns < t_ns}
+        return set(self.run.workers) - later - exited
 
     @cached_property
     def _work(self) -> list[dict[str, Work]]:
@@ -172,8 +172,8 @@ class Rescaling(Report):
         for number, course in enumerate(self.courses):
             operation = course.operation
             before, after = (course.latencies(self.epochs, phase) for phase in (BEFORE, AFTER))
-            until = course.until_ns if course.settled_ns is None else course.settled_ns
-            troubled = self.epochs.latency_ns[self.epochs.inside(operation.request_ns, until)]
+            until_ns = course.until_ns if course.settled_ns is None else course.settled_ns
+            troubled = self.epochs.latency_ns[self.epochs.inside(operation.request_ns, until_ns)]
             was = saturated(course, self.epochs, self._work[number][BEFORE], cores_shared=self._cores_shared)
             epoch, status = payback(course, self.epochs)
             rows.append(
@@ -240,18 +240,25 @@ class Rescaling(Report):
 
     def _latency(self) -> list[Row]:
         epochs, count = self.epochs, len(self.epochs.epoch)
-        of: list[tuple[int | None, str]] = [(None, START)] * count
+        operation_and_phase: list[tuple[int | None, str]] = [(None, START)] * count
         # What lies after one operation and before the next is listed with the first.
         for number, course in reversed(list(enumerate(self.courses))):
             for phase in PHASES:
                 for place in course.places(epochs, phase).tolist():
-                    of[place] = number, phase
-        due = [None] * count if epochs.due_ns is None else epochs.due_ns.tolist()
-        columns = (epochs.epoch.tolist(), due, epochs.end_ns.tolist(), epochs.latency_ns.tolist(), self._records, of)
+                    operation_and_phase[place] = number, phase
+        due_ns = [None] * count if epochs.due_ns is None else epochs.due_ns.tolist()
+        columns = (
+            epochs.epoch.tolist(),
+            due_ns,
+            epochs.end_ns.tolist(),
+            epochs.latency_ns.tolist(),
+            self._records,
+            operation_and_phase,
+        )
         names = ("epoch", "due_ns", "end_ns", "latency_ns", "records")
         return [
-            dict(zip(names, row, strict=True)) | {"operation": where[0], "phase": where[1]}
-            for *row, where in zip(*columns, strict=True)
+            dict(zip(names, row, strict=True)) | {"operation": operation_phase[0], "phase": operation_phase[1]}
+            for *row, operation_phase in zip(*columns, strict=True)
         ]
 
     def _steps(self) -> list[Row]:
@@ -329,8 +336,10 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
         epoch, ns = int(epochs.epoch[early[0]]), -int(epochs.latency_ns[early[0]])
         message = f"Epoch {epoch} was complete {duration(ns)} before its input is said to be due."
         raise InvalidParameterError(message, "Times count from the run's origin; `--first` is that of epoch 0.")
-    made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks, births), epochs))
-    if setting.weight == "records" and any(count is None for count in made._records):  # noqa: SLF001  (its maker)
+    rescaling = Rescaling(
+        run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks, births), epochs)
+    )
+    if setting.weight == "records" and any(count is None for count in rescaling._records):  # noqa: SLF001  (its maker)
         message = f"{run.info.path} does not tell how many records each epoch had, so percentiles cannot count records."
         raise UnsupportedPlanError(message, "Leave out `--weight records`.")
-    return made
+    return rescaling

@@ -97,10 +97,10 @@ def routing(run: Run, number: int, course: Course, epochs: Epochs, moves: list[M
         parts[name] = _read(run, chosen).rename({"records": name})
     if not all(part.height for part in parts.values()):
         return []
-    both = parts["before_records"].join(
+    joined = parts["before_records"].join(
         parts["after_records"], on=["channel", "to_worker"], how="full", coalesce=True, nulls_equal=True
     )
-    shares = both.with_columns(pl.col(*parts).fill_null(0)).with_columns(
+    shares = joined.with_columns(pl.col(*parts).fill_null(0)).with_columns(
         (pl.col(name) / pl.col(name).sum().over("channel")).alias(name.replace("records", "share")) for name in parts
     )
     moved = (pl.col("after_share") - pl.col("before_share")).abs().sum().over("channel") / 2
@@ -130,6 +130,6 @@ def _read(run: Run, epochs: list[int]) -> pl.DataFrame:
 def state_sizes(run: Run) -> pl.DataFrame:
     """Return the sizes of the progress state, as workers measured it: columns of `RESCALE_STATE`."""
     channels = run.channels.filter(pl.col("type") == f"{PREFIX}state")["channel"]
-    own = pl.col("from_worker") == pl.col("to_worker")
-    rows = run.scan("traffic").filter(own, pl.col("channel").is_in(channels.implode()))
+    to_itself = pl.col("from_worker") == pl.col("to_worker")
+    rows = run.scan("traffic").filter(to_itself, pl.col("channel").is_in(channels.implode()))
     return rows.select("epoch", "bytes", worker="to_worker", updates="records").sort("epoch", "worker").collect()

@@ -57,8 +57,8 @@ def settling(latencies: Numbers) -> Settling:
     half = len(reference) // 2
     head, tail = reference[:half], reference[-half:]
     level = float(np.median(reference))
-    apart = abs(float(np.median(head)) - float(np.median(tail)))
-    if apart > max(TOLERANCE * level, _DEVIATIONS * _MEDIAN_ERROR * noise(reference) * math.sqrt(2 / half)):
+    drift = abs(float(np.median(head)) - float(np.median(tail)))
+    if drift > max(TOLERANCE * level, _DEVIATIONS * _MEDIAN_ERROR * noise(reference) * math.sqrt(2 / half)):
         return Settling(NOT_SETTLED, None)
     running = np.median(np.lib.stride_tricks.sliding_window_view(latencies, WIDTH), axis=1)
     low = min(float(running[middle:].min()), level * (1 - TOLERANCE))
