@@ -95,7 +95,7 @@ def activations(kind: I8, operator: I64, records: I64, gaps: I64) -> tuple[I32, 
     role = np.zeros(rows, np.int8)
     consumed = np.empty(rows, np.int64)
     trouble = np.zeros(rows, np.int8)
-    # Known of rows that start something, as is what they consumed.
+    # As `consumed`, this is set for rows that start an activation only.
     parent = np.empty(rows, np.int32)
     top = -1
     gap = 0
@@ -116,15 +116,15 @@ def activations(kind: I8, operator: I64, records: I64, gaps: I64) -> tuple[I32, 
             role[row] = INFERRED if pushed else SPINNING
             top = row
         elif code == STOP:
-            found = top
-            while found >= 0 and operator[found] != operator[row]:
-                found = parent[found]
-            if found < 0:
+            closed = top
+            while closed >= 0 and operator[closed] != operator[row]:
+                closed = parent[closed]
+            if closed < 0:
                 trouble[row] = CLOSES_NOTHING
             else:
-                if found != top:
+                if closed != top:
                     trouble[row] = CLOSES_OUTER
-                top = parent[found]
+                top = parent[closed]
         elif code in (SEND, RECEIVE) and top >= 0:
             if role[top] != SCOPE:
                 role[top] = PROCESSING
@@ -172,7 +172,7 @@ def at_level(innermost: I32, role: I8, consumed: I64, level: int, gaps: I64) -> 
     """
     rows = innermost.shape[0]
     depth = np.zeros(rows, np.int32)
-    kept = np.full(rows, -1, np.int32)
+    ancestor = np.full(rows, -1, np.int32)
     new_innermost = np.full(rows, -1, np.int32)
     new_role, new_consumed = role.copy(), consumed.copy()
     for row in range(rows):
@@ -180,26 +180,26 @@ def at_level(innermost: I32, role: I8, consumed: I64, level: int, gaps: I64) -> 
             parent = innermost[row - 1] if row > 0 and not among(gaps, row) else -1
             depth[row] = depth[parent] + 1 if parent >= 0 else 1
             if depth[row] <= level:
-                kept[row] = row
+                ancestor[row] = row
                 if depth[row] == level and role[row] == SCOPE:
                     new_role[row] = SPINNING
             else:
-                top = kept[parent]
-                kept[row] = top
+                top = ancestor[parent]
+                ancestor[row] = top
                 if role[row] != SCOPE:
                     new_role[top] = _busier(new_role[top], role[row])
                 if consumed[row] >= 0:
                     new_consumed[top] = max(new_consumed[top], 0) + consumed[row]
         if innermost[row] >= 0:
-            new_innermost[row] = kept[innermost[row]]
+            new_innermost[row] = ancestor[innermost[row]]
     return new_innermost, new_role, new_consumed
 
 
 @kernel
-def _busier(one: int, other: int) -> int:
-    if PROCESSING in (one, other):
+def _busier(role: int, other_role: int) -> int:
+    if PROCESSING in (role, other_role):
         return PROCESSING
-    return INFERRED if INFERRED in (one, other) else SPINNING
+    return INFERRED if INFERRED in (role, other_role) else SPINNING
 
 
 @kernel

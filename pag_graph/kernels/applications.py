@@ -72,15 +72,15 @@ def applications(starts: Flags, number: I64, open_number: I64, level: int = 0) -
         if number[mark] == EVERYTHING:
             size = 0
             continue
-        found = size - 1
-        while found >= 0 and numbers[found] != number[mark]:
-            found -= 1
-        if found < 0:
+        closed = size - 1
+        while closed >= 0 and numbers[closed] != number[mark]:
+            closed -= 1
+        if closed < 0:
             trouble[mark] = CLOSES_NOTHING
         else:
-            if found != size - 1:
+            if closed != size - 1:
                 trouble[mark] = CLOSES_OUTER
-            size = found
+            size = closed
     shown = min(size, level) if level else size
     innermost[marks] = stack[shown - 1] if shown else -1
     depth[marks] = size
@@ -110,15 +110,20 @@ def unbalanced(starts: Flags, number: I64) -> I64:
     >>> unbalanced(np.array([True, True, False]), np.array([7, 8, 8]))
     array([0])
     """
-    left = np.empty(starts.shape[0], np.int64)
+    open_marks = np.empty(starts.shape[0], np.int64)
     size = 0
     for mark in range(starts.shape[0]):
-        cancels = size > 0 and not starts[mark] and starts[left[size - 1]] and number[left[size - 1]] == number[mark]
+        cancels = (
+            size > 0
+            and not starts[mark]
+            and starts[open_marks[size - 1]]
+            and number[open_marks[size - 1]] == number[mark]
+        )
         if cancels:
             size -= 1
         else:
             if not starts[mark] and number[mark] == EVERYTHING:
                 size = 0
-            left[size] = mark
+            open_marks[size] = mark
             size += 1
-    return left[:size].copy()
+    return open_marks[:size].copy()

@@ -65,11 +65,11 @@ def spread(first: I64, last: I64) -> tuple[I64, I64]:
     for edge in range(first.shape[0]):
         count += max(last[edge] - first[edge] + 1, 0)
     edges, windows = np.empty(count, np.int64), np.empty(count, np.int64)
-    at = 0
+    entry = 0
     for edge in range(first.shape[0]):
         for window in range(first[edge], last[edge] + 1):
-            edges[at], windows[at] = edge, window
-            at += 1
+            edges[entry], windows[entry] = edge, window
+            entry += 1
     return edges, windows
 
 
@@ -131,10 +131,10 @@ def sort_within(first: I64, order: I64, keys: I64) -> None:
     >>> order
     array([2, 1, 0])
     """
-    most = 0
+    longest = 0
     for window in range(first.shape[0] - 1):
-        most = max(most, first[window + 1] - first[window])
-    spare, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
+        longest = max(longest, first[window + 1] - first[window])
+    spare, bounds = np.empty(longest, np.int64), np.empty(longest + 1, np.int64)
     for window in range(first.shape[0] - 1):
         part = order[first[window] : first[window + 1]]
         # An integer of any value: numba compiles what gets a 0 once more for the constant.
@@ -155,15 +155,15 @@ def _merge_neighbours(part: I64, spare: I64, bounds: I64, runs: int, keys: I64) 
         begin, middle, end = bounds[run], bounds[run + 1], bounds[run + 2]
         for place in range(begin, middle):
             spare[place] = part[place]
-        left, right = begin, middle
+        from_first, from_second = begin, middle
         for place in range(begin, end):
             # Of equal edges the one that came first stays first.
-            if right < end and (left == middle or _before(part[right], spare[left], keys)):
-                part[place] = part[right]
-                right += 1
+            if from_second < end and (from_first == middle or _before(part[from_second], spare[from_first], keys)):
+                part[place] = part[from_second]
+                from_second += 1
             else:
-                part[place] = spare[left]
-                left += 1
+                part[place] = spare[from_first]
+                from_first += 1
     for run in range(0, runs, 2):
         bounds[run // 2] = bounds[run]
     bounds[(runs + 1) // 2] = bounds[runs]
@@ -203,13 +203,13 @@ def largest(group: I64, groups: int, value: I64, src: I64, dst: I64) -> I64:
     """
     best = np.full(groups, -1, np.int64)
     for row in range(group.shape[0]):
-        other = best[group[row]]
+        best_row = best[group[row]]
         if (
-            other < 0
-            or value[row] > value[other]
+            best_row < 0
+            or value[row] > value[best_row]
             or (
-                value[row] == value[other]
-                and (src[row] < src[other] or (src[row] == src[other] and dst[row] < dst[other]))
+                value[row] == value[best_row]
+                and (src[row] < src[best_row] or (src[row] == src[best_row] and dst[row] < dst[best_row]))
             )
         ):
             best[group[row]] = row
@@ -245,23 +245,23 @@ def medians(first: I64, value: I64, at_least: int, over: int) -> tuple[F64, F64]
     ordered = np.empty(over, np.float64)
     for group in range(first.shape[0] - 1):
         count = 0
-        for at in range(first[group], first[group + 1]):
-            if at - first[group] >= max(at_least, 1):
-                median[at] = _median(ordered[:count])
-                mad[at] = _median_distance(ordered[:count], median[at])
-            # It is among those before the next one, in place of the earliest of them if there are enough.
+        for index in range(first[group], first[group + 1]):
+            if index - first[group] >= max(at_least, 1):
+                median[index] = _median(ordered[:count])
+                mad[index] = _median_distance(ordered[:count], median[index])
+            # The value joins those that the next one is compared with; if there are `over` of them, the earliest goes.
             place = count
             if count == over:
-                place = not_below(ordered, value[at - over])
-                while place + 1 < count and ordered[place + 1] < value[at]:
+                place = not_below(ordered, value[index - over])
+                while place + 1 < count and ordered[place + 1] < value[index]:
                     ordered[place] = ordered[place + 1]
                     place += 1
             else:
                 count += 1
-            while place > 0 and ordered[place - 1] > value[at]:
+            while place > 0 and ordered[place - 1] > value[index]:
                 ordered[place] = ordered[place - 1]
                 place -= 1
-            ordered[place] = value[at]
+            ordered[place] = value[index]
     return median, mad
 
 
@@ -278,17 +278,17 @@ def _median(ordered: F64) -> float:
 def _median_distance(ordered: F64, centre: float) -> float:
     """Return the median of the distances of values from their own median, the smallest first from both sides of it."""
     count = ordered.shape[0]
-    above = count // 2
-    below = above - 1
+    upper = count // 2
+    lower = upper - 1
     before = distance = 0.0
     for _ in range(count // 2 + 1):
         before = distance
-        if above == count or (below >= 0 and centre - ordered[below] < ordered[above] - centre):
-            distance = centre - ordered[below]
-            below -= 1
+        if upper == count or (lower >= 0 and centre - ordered[lower] < ordered[upper] - centre):
+            distance = centre - ordered[lower]
+            lower -= 1
         else:
-            distance = ordered[above] - centre
-            above += 1
+            distance = ordered[upper] - centre
+            upper += 1
     return distance if count % 2 else (before + distance) / 2
 
 
@@ -348,45 +348,45 @@ def number_vertices(edges: Edges, begins: I64, finishes: I64, early: I64, known:
         begin, finish = begins[window], finishes[window]
         vertex_first[window] = count
         # Where nothing of the window leads to: vertices at its start.
-        found: Any = np.int64(0)
+        early_count: Any = np.int64(0)
         for edge in range(low, high):
             if start[edge] == begin:
-                early[found] = src[edge]
-                found += 1
+                early[early_count] = src[edge]
+                early_count += 1
             if end[edge] == begin:
-                early[found] = dst[edge]
-                found += 1
-        sort(early, found)
+                early[early_count] = dst[edge]
+                early_count += 1
+        sort(early, early_count)
         ids[count], t[count], ids[count + 1], t[count + 1] = -1, begin, -2, finish
         vertex = count + 2
-        at = 0
+        next_early = 0
         for edge in range(low, high + 1):
             last = edge == high
             if not last and not (arrives[edge] and begin <= end[edge] <= finish):
                 continue
-            while at < found and (last or early[at] < dst[edge]):
-                if vertex == count + 2 or ids[vertex - 1] != early[at]:
-                    ids[vertex], t[vertex] = early[at], begin
+            while next_early < early_count and (last or early[next_early] < dst[edge]):
+                if vertex == count + 2 or ids[vertex - 1] != early[next_early]:
+                    ids[vertex], t[vertex] = early[next_early], begin
                     vertex += 1
-                at += 1
+                next_early += 1
             if not last:
                 ids[vertex], t[vertex] = dst[edge], end[edge]
                 vertex += 1
-        here = ids[count + 2 : vertex]
-        near: Any = np.int64(0)
+        window_ids = ids[count + 2 : vertex]
+        near_place: Any = np.int64(0)
         for edge in range(low, high):
             source[edge] = target[edge] = -1
             if not begin <= end[edge] <= finish:
                 target[edge] = count + 1
             else:
-                near = _place(here, dst[edge], near)
-                if near < here.shape[0] and here[near] == dst[edge]:
-                    target[edge] = count + 2 + near
+                near_place = _place(window_ids, dst[edge], near_place)
+                if near_place < window_ids.shape[0] and window_ids[near_place] == dst[edge]:
+                    target[edge] = count + 2 + near_place
             if not begin <= start[edge] <= finish:
                 source[edge] = count
             else:
-                place = _place(here, src[edge], near - 1)
-                if place < here.shape[0] and here[place] == src[edge]:
+                place = _place(window_ids, src[edge], near_place - 1)
+                if place < window_ids.shape[0] and window_ids[place] == src[edge]:
                     source[edge] = count + 2 + place
         count = vertex
     vertex_first[begins.shape[0]] = count
@@ -394,12 +394,12 @@ def number_vertices(edges: Edges, begins: I64, finishes: I64, early: I64, known:
 
 
 @kernel
-def _place(known: I64, wanted: int, near: int) -> int:
+def _place(known: I64, number: int, near: int) -> int:
     """Return where a number would be in a sorted list; it is looked for near a place first."""
     for place in range(max(near, 0), min(near + 2, known.shape[0])):
-        if known[place] == wanted:
+        if known[place] == number:
             return place
-    return not_below(known, wanted)
+    return not_below(known, number)
 
 
 @kernel
@@ -414,11 +414,11 @@ def with_any(window: I64, dst: I64, marked: Bools) -> Bools:
     result = np.zeros(dst.shape[0], np.bool_)
     edge = 0
     while edge < dst.shape[0]:
-        until, found = edge, False
-        while until < dst.shape[0] and dst[until] == dst[edge] and window[until] == window[edge]:
-            found |= marked[until]
-            until += 1
-        while edge < until:
-            result[edge] = found
+        after, any_marked = edge, False
+        while after < dst.shape[0] and dst[after] == dst[edge] and window[after] == window[edge]:
+            any_marked |= marked[after]
+            after += 1
+        while edge < after:
+            result[edge] = any_marked
             edge += 1
     return result

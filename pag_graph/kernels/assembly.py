@@ -108,11 +108,11 @@ def local_graph(rows: Rows, running: Activations, intervals: Judged, stretch: St
         Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time from the run's origin
         (or the worker's birth) to the run's end (or the worker's exit). O(rows).
     """
-    most = int(np.count_nonzero(rows.dropped == 0)) + len(intervals.unparks) + 2
-    numbers = np.empty((6, most), np.int64)
+    room = int(np.count_nonzero(rows.dropped == 0)) + len(intervals.unparks) + 2
+    numbers = np.empty((6, room), np.int64)
     pos, t, segment, operator, activation, records = numbers
-    kinds, flags = np.empty((2, most), np.int8)
-    graph = Graph(np.empty(most, np.int32), pos, t, segment, kinds, operator, activation, records, flags)
+    kinds, flags = np.empty((2, room), np.int8)
+    graph = Graph(np.empty(room, np.int32), pos, t, segment, kinds, operator, activation, records, flags)
     vertices = fill_graph(rows, running, intervals, stretch, graph)
     return Graph._make(column[:vertices] for column in graph)
 
@@ -133,7 +133,7 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
     >>> local_graph(rows, running, Judged(nothing, nothing.astype(np.int8), nothing), stretch).edge
     array([-1,  2], dtype=int8)
     """
-    # Columns by their own names: to ask a tuple for one takes longer than to write to it.
+    # Each column in a local of its own: to read it from a tuple takes longer than to write to it.
     kind, t, operator, dropped, gaps = rows
     innermost, role, consumed = running
     unparks, verdicts, arrivals = intervals
@@ -146,9 +146,9 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
         if dropped[row]:
             continue
         pos = 2 * (first_order + row)
-        code, who, activation, size, inferred = UNKNOWN, -1, -1, -1, 0
+        code, owner, activation, size, inferred = UNKNOWN, -1, -1, -1, 0
         # A vertex that no event stands behind, right before this one.
-        inserted, when, ends = 0, 0, NO_EDGE
+        inserted, inserted_t, ends = 0, 0, NO_EDGE
         crosses_gap = False
         while gap < gaps.shape[0] and gaps[gap] <= row:
             crosses_gap = True
@@ -165,7 +165,7 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
             if code == WAKE_UP:
                 # The wait ends when the message arrives; the system needs the rest to wake the worker.
                 segment = pos - 1
-                inserted, when, ends = INSERTED_ARRIVAL, arrivals[interval], WAITING
+                inserted, inserted_t, ends = INSERTED_ARRIVAL, arrivals[interval], WAITING
         elif not crosses_gap and (previous_row < 0 or kind[previous_row] != PARK):
             top = innermost[previous_row] if previous_row >= 0 else -1
             if top < 0:
@@ -173,15 +173,20 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
             else:
                 code, inferred = _edge_inside(role[top])
                 # The start of one in which the worker only polled until then may be no vertex.
-                who, activation = operator[top], -1 if dropped[top] else 2 * (first_order + top)
+                owner, activation = operator[top], -1 if dropped[top] else 2 * (first_order + top)
                 size = consumed[top] if top == previous_row else -1
         if inserted < 0:
-            row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = inserted, segment, when, segment
+            row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = (
+                inserted,
+                segment,
+                inserted_t,
+                segment,
+            )
             edge[vertices], operator_of[vertices], activation_of[vertices] = ends, -1, -1
             records[vertices], flags[vertices] = -1, 0
             vertices += 1
         row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = row, pos, t[row], segment
-        edge[vertices], operator_of[vertices], activation_of[vertices] = code, who, activation
+        edge[vertices], operator_of[vertices], activation_of[vertices] = code, owner, activation
         records[vertices], flags[vertices] = size, inferred
         vertices += 1
         previous_row = row

@@ -35,17 +35,17 @@ def ends_between_clocks(kind: I8, peer: I64, clock_of: I64, clock: int) -> I64:
     >>> ends_between_clocks(np.array([SEND, SEND], np.int8), np.array([1, 2]), np.array([0, 0, 1]), 0)
     array([1])
     """
-    found = np.empty(kind.shape[0] + 1, np.int64)
+    end_rows = np.empty(kind.shape[0] + 1, np.int64)
     count = 0
     for row in range(kind.shape[0]):
-        code, other = kind[row], peer[row]
-        known = (other >= 0) & (other < clock_of.shape[0])
-        away = known & (clock_of[other if known else 0] != clock)
+        code, peer_worker = kind[row], peer[row]
+        known = (peer_worker >= 0) & (peer_worker < clock_of.shape[0])
+        away = known & (clock_of[peer_worker if known else 0] != clock)
         ends = (code == SEND) | (code == RECEIVE) | (code == PROGRESS_RECEIVE)
         # Written for every row, counted for some, without a branch.
-        found[count] = row
+        end_rows[count] = row
         count += (code == PROGRESS_SEND) | (ends & away)
-    return found[:count].copy()
+    return end_rows[:count].copy()
 
 
 @kernel
@@ -78,8 +78,8 @@ def lower_hull(x: F64, y: F64) -> I64:
         if size and x[point] == x[hull[size - 1]]:
             continue
         while size > 1:
-            one, two = hull[size - 2], hull[size - 1]
-            turn = (x[two] - x[one]) * (y[point] - y[one]) - (y[two] - y[one]) * (x[point] - x[one])
+            first, second = hull[size - 2], hull[size - 1]
+            turn = (x[second] - x[first]) * (y[point] - y[first]) - (y[second] - y[first]) * (x[point] - x[first])
             if turn > 0:
                 break
             size -= 1

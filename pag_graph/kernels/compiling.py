@@ -39,10 +39,10 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         load: Any = super().load_overload
-        found = load(sig, target_context)
-        if found is None and missing(self._kernel, spelled(sig)):
-            found = load(sig, target_context)
-        return found
+        overload = load(sig, target_context)
+        if overload is None and missing(self._kernel, spelled(sig)):
+            overload = load(sig, target_context)
+        return overload
 
 
 def kernel(function: Function) -> Function:
@@ -97,11 +97,11 @@ def _type(word: str) -> Any:
         named = getattr(import_module(f"{_HERE}.{module}"), name)
         make: Any = BaseTuple.from_types
         return make(tuple(map(_type, fields.split(";"))), named)
-    name, bracket, rest = word.partition("[")
+    name, bracket, dimensions = word.partition("[")
     scalar = Boolean("bool") if name == "bool" else numba.from_dtype(np.dtype(name))
     if not bracket:
         return scalar
-    return Array(scalar, rest.count(",") + 1, "C", readonly=rest.endswith("!"))
+    return Array(scalar, dimensions.count(",") + 1, "C", readonly=dimensions.endswith("!"))
 
 
 def serve(lines: str) -> None:
@@ -112,9 +112,9 @@ def serve(lines: str) -> None:
     lines
         A kernel and the types of its arguments each. For every one that is ready a byte goes to standard output.
     """
-    wanted = lines.splitlines()
+    variants = lines.splitlines()
     while place := os.read(0, 1):
-        name, _, types = wanted[place[0]].partition(" ")
+        name, _, types = variants[place[0]].partition(" ")
         _make_ready(name, types)
         os.write(1, b".")
 

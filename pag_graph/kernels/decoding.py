@@ -16,14 +16,14 @@ U8 = NDArray[np.uint8]
 
 
 @kernel
-def widen(values: Any, into: I64) -> tuple[int, int]:
+def widen(values: Any, target: I64) -> tuple[int, int]:
     """Copy integers that are all there, and return the least and the greatest of them.
 
     Parameters
     ----------
     values
         Integers of any width.
-    into
+    target
         As many, as int64.
 
     Returns
@@ -41,13 +41,13 @@ def widen(values: Any, into: I64) -> tuple[int, int]:
     high: Any = np.iinfo(np.int64).min
     for i in range(values.shape[0]):
         value = np.int64(values[i])
-        into[i] = value
+        target[i] = value
         low, high = min(low, value), max(high, value)
     return low, high
 
 
 @kernel
-def fill_absent(values: Any, valid: U8, first: int, into: I64) -> tuple[int, int]:
+def fill_absent(values: Any, valid: U8, first: int, target: I64) -> tuple[int, int]:
     """Copy integers, with `ABSENT` in place of null, and return the least and the greatest that are not null.
 
     Parameters
@@ -56,7 +56,7 @@ def fill_absent(values: Any, valid: U8, first: int, into: I64) -> tuple[int, int
         Integers of any width; those that are null may be anything.
     valid, first
         A bit per value, the lowest of a byte first, and the place of the first value's bit.
-    into
+    target
         As many, as int64.
 
     Returns
@@ -71,21 +71,21 @@ def fill_absent(values: Any, valid: U8, first: int, into: I64) -> tuple[int, int
     ((3, 3), array([-1,  3]))
     """
     least: Any = np.iinfo(np.int64).min
-    most: Any = np.iinfo(np.int64).max
-    low, high = most, least
+    greatest: Any = np.iinfo(np.int64).max
+    low, high = greatest, least
     start: Any = np.uint64(first)
     for i in range(values.shape[0]):
         # Selects instead of branches, and places without a sign: so the loop runs in vector registers.
         bit: Any = start + np.uint64(i)
-        there = (valid[bit >> np.uint64(3)] >> np.uint8(bit & np.uint64(7))) & np.uint8(1) != 0
+        is_valid = (valid[bit >> np.uint64(3)] >> np.uint8(bit & np.uint64(7))) & np.uint8(1) != 0
         value = np.int64(values[i])
-        into[i] = value if there else ABSENT
-        low, high = min(low, value if there else most), max(high, value if there else least)
+        target[i] = value if is_valid else ABSENT
+        low, high = min(low, value if is_valid else greatest), max(high, value if is_valid else least)
     return low, high
 
 
 @kernel
-def decode(places: Any, valid: U8, first: int, codes: I8, into: I8) -> None:
+def decode(places: Any, valid: U8, first: int, codes: I8, target: I8) -> None:
     """Replace places in a dictionary by codes.
 
     Parameters
@@ -96,7 +96,7 @@ def decode(places: Any, valid: U8, first: int, codes: I8, into: I8) -> None:
         As for `fill_absent`; no bits where none is null.
     codes
         Per word of the dictionary; the last one is that of null.
-    into
+    target
         As many as there are places.
 
     Examples
@@ -110,9 +110,9 @@ def decode(places: Any, valid: U8, first: int, codes: I8, into: I8) -> None:
     for i in range(places.shape[0]):
         bit = first + i
         if all_valid or (valid[bit >> 3] >> (bit & 7)) & 1:
-            into[i] = codes[places[i]]
+            target[i] = codes[places[i]]
         else:
-            into[i] = codes[codes.shape[0] - 1]
+            target[i] = codes[codes.shape[0] - 1]
 
 
 @kernel

@@ -94,10 +94,10 @@ def judge_waits(waits: Stretches, rows: Rows, reads: Reads, clocks: Clocks) -> t
             verdict[wait] = NO_TIME
             continue
         judged = end
-        until = first
-        while until < t.shape[0] and t[until] == end and rows.kind[until] != START:
-            until += 1
-        low, high = not_below(reads.row, first), not_below(reads.row, until)
+        after = first
+        while after < t.shape[0] and t[after] == end and rows.kind[after] != START:
+            after += 1
+        low, high = not_below(reads.row, first), not_below(reads.row, after)
         best = -1
         for read in range(low, high):
             sent = reads.sent[read]
@@ -109,10 +109,10 @@ def judge_waits(waits: Stretches, rows: Rows, reads: Reads, clocks: Clocks) -> t
             verdict[wait], ender[wait] = ENDED, reads.row[best]
             least = slop(rows.sender[reads.row[best]], clocks)
             for read in range(low, high):
-                who, sent = rows.sender[reads.row[read]], reads.sent[read]
-                if sent == NEVER or who == clocks.worker or sent > end or read == best:
+                sender, sent = rows.sender[reads.row[read]], reads.sent[read]
+                if sent == NEVER or sender == clocks.worker or sent > end or read == best:
                     continue
-                alternatives[wait] += reads.sent[best] - sent <= max(slop(who, clocks), least)
+                alternatives[wait] += reads.sent[best] - sent <= max(slop(sender, clocks), least)
         elif waits.begin[wait] == end:
             verdict[wait] = NO_TIME
     return verdict, ender, alternatives

@@ -66,47 +66,47 @@ def fill_epochs(rows: Rows, first_order: int, summary: I64) -> None:
     # Integers of any value: numba compiles what gets a constant once more for it.
     begin: Any = np.int64(0)
     closing: Any = np.int64(EPOCH_END)
-    kept: Any = np.int64(0)
-    for at in range(summary.shape[1]):
-        last = begin + summary[1, at] - 1
-        summary[2, at], summary[3, at] = t[begin], t[last]
-        # What comes last of each sort mostly stands near the end.
+    not_dropped: Any = np.int64(0)
+    for number in range(summary.shape[1]):
+        last = begin + summary[1, number] - 1
+        summary[2, number], summary[3, number] = t[begin], t[last]
+        # The last row of each sort mostly stands near the end.
         ended = _last(kind, closing, begin, last)
         if ended >= begin:
-            summary[4, at] = t[ended]
+            summary[4, number] = t[ended]
         while ended >= begin and dropped[ended] != 0:
             ended = _last(kind, closing, begin, ended - 1)
         if ended >= begin:
-            summary[5, at] = 2 * (first_order + ended)
-        vertex = _last(dropped, kept, begin, last)
+            summary[5, number] = 2 * (first_order + ended)
+        vertex = _last(dropped, not_dropped, begin, last)
         if vertex >= begin:
-            summary[6, at], summary[7, at] = 2 * (first_order + vertex), t[vertex]
-        other = last
-        while other >= begin and (kind[other] == EPOCH_END or rests[other]):
-            other -= 1
-        if other >= begin:
-            summary[8, at] = t[other]
+            summary[6, number], summary[7, number] = 2 * (first_order + vertex), t[vertex]
+        worked = last
+        while worked >= begin and (kind[worked] == EPOCH_END or rests[worked]):
+            worked -= 1
+        if worked >= begin:
+            summary[8, number] = t[worked]
         begin = last + 1
 
 
 @kernel
-def _last(values: I8, wanted: int, low: int, high: int) -> int:
+def _last(values: I8, value: int, low: int, high: int) -> int:
     """Return the last place from `low` to `high` (inclusive) that has the wanted value, or what is before them."""
     place = high
-    while place >= low and values[place] != wanted:
+    while place >= low and values[place] != value:
         place -= 1
     return place
 
 
 @kernel
-def mark_numbers(kind: I8, values: I64, wanted: Flags, marked: Flags) -> bool:
+def mark_numbers(kind: I8, values: I64, is_asked: Flags, marked: Flags) -> bool:
     """Mark the numbers that occur in rows of some kinds.
 
     Parameters
     ----------
     kind, values
         Rows of one worker; absent numbers are negative.
-    wanted
+    is_asked
         Per kind: whether to look at its rows.
     marked
         Per number, from 0: set here where it occurs.
@@ -122,11 +122,11 @@ def mark_numbers(kind: I8, values: I64, wanted: Flags, marked: Flags) -> bool:
     >>> mark_numbers(np.array([0, 1], np.int8), np.array([2, 7]), np.array([True, False]), marked), marked
     (False, array([False, False,  True]))
     """
-    more = False
+    too_large = False
     for row in range(kind.shape[0]):
-        if wanted[kind[row]] and values[row] >= 0:
+        if is_asked[kind[row]] and values[row] >= 0:
             if values[row] < marked.shape[0]:
                 marked[values[row]] = True
             else:
-                more = True
-    return more
+                too_large = True
+    return too_large

@@ -35,12 +35,12 @@ class _Now:
 
 def variants(parts: frozenset[str]) -> list[tuple[str, str]]:
     """Return the kernels that some parts call, as ``module.function``, and the types of their arguments."""
-    found = []
+    kernels_called = []
     for line in _LINES.read_text(encoding="ascii").splitlines():
         part, name, *types = line.split()
         if not parts.isdisjoint(part.split(",")):
-            found.append((name, " ".join(types)))
-    return found
+            kernels_called.append((name, " ".join(types)))
+    return kernels_called
 
 
 @contextmanager
@@ -67,37 +67,37 @@ def missing(name: str, types: str) -> bool:
     """Compile what is expected, if this missing variant of a kernel is, and return whether it was."""
     if not _Now.parts:
         return False
-    wanted = variants(_Now.parts)
-    if (name, types) not in wanted:
+    expected = variants(_Now.parts)
+    if (name, types) not in expected:
         return False
     # Once: what is still missing then is compiled by its caller.
     _Now.parts = frozenset()
-    _compile(wanted, _Now.tell or (lambda *_: None))
+    _compile(expected, _Now.tell or (lambda *_: None))
     return True
 
 
-def _compile(wanted: Sequence[tuple[str, str]], tell: Tell) -> None:
+def _compile(kernels: Sequence[tuple[str, str]], tell: Tell) -> None:
     """Compile variants of kernels in as many processes as there are cores: numba compiles one at a time in each."""
-    places, give = os.pipe()
-    told, done = os.pipe()
-    tell(LABEL, 0, len(wanted))
+    todo_read, todo_write = os.pipe()
+    done_read, done_write = os.pipe()
+    tell(LABEL, 0, len(kernels))
     # A free process takes the next one: a byte each, which no two processes can read.
-    os.write(give, bytes(range(len(wanted))))
-    os.close(give)
+    os.write(todo_write, bytes(range(len(kernels))))
+    os.close(todo_write)
     code = "import sys; from pag_graph.kernels.compiling import serve; serve(sys.argv[1])"
-    lines = "\n".join(f"{name} {types}" for name, types in wanted)
+    lines = "\n".join(f"{name} {types}" for name, types in kernels)
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     workers = [
-        subprocess.Popen([sys.executable, "-c", code, lines], stdin=places, stdout=done, env=paths)
-        for _ in range(min(CORES, len(wanted)))
+        subprocess.Popen([sys.executable, "-c", code, lines], stdin=todo_read, stdout=done_write, env=paths)
+        for _ in range(min(CORES, len(kernels)))
     ]
-    os.close(places)
-    os.close(done)
+    os.close(todo_read)
+    os.close(done_write)
     ready = 0
-    while read := os.read(told, len(wanted)):
+    while read := os.read(done_read, len(kernels)):
         ready += len(read)
-        tell(LABEL, ready, len(wanted))
-    os.close(told)
+        tell(LABEL, ready, len(kernels))
+    os.close(done_read)
     for worker in workers:
-        # One that could not compile something said why; who calls that kernel meets the same error.
+        # A process that could not compile a kernel printed the reason; the caller of that kernel gets the same error.
         worker.wait()

@@ -125,19 +125,20 @@ def count_walks(steps: Steps, seeds: I64, vertices: int, groups: int, k: int) ->
             if count == 0:
                 continue
             any_left = True
-            into, source = group[edge], src[edge]
+            group_of_edge, source = group[edge], src[edge]
             if (
                 (source >= 0 and float(following[source]) + float(count) > _LIMIT)
-                or float(counts[WALKS, hop, into]) + float(count) > _LIMIT
-                or abs(float(counts[WALK_WEIGHT, hop, into])) + float(count) * abs(float(weight[edge])) > _LIMIT
+                or float(counts[WALKS, hop, group_of_edge]) + float(count) > _LIMIT
+                or abs(float(counts[WALK_WEIGHT, hop, group_of_edge])) + float(count) * abs(float(weight[edge]))
+                > _LIMIT
             ):
                 return counts, False
             if source >= 0:
                 following[source] += count
-            counts[WALKS, hop, into] += count
-            counts[EDGES, hop, into] += 1
-            counts[WALK_WEIGHT, hop, into] += count * weight[edge]
-            counts[EDGE_WEIGHT, hop, into] += weight[edge]
+            counts[WALKS, hop, group_of_edge] += count
+            counts[EDGES, hop, group_of_edge] += 1
+            counts[WALK_WEIGHT, hop, group_of_edge] += count * weight[edge]
+            counts[EDGE_WEIGHT, hop, group_of_edge] += weight[edge]
         if not any_left:
             break
         reached, following = following, reached
@@ -171,8 +172,8 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
     The first hop takes the edges, but waits, that end where a wait does, and the data messages that are read on the
     same worker before its next wait ends. O(k x edges).
     """
-    most = int(np.diff(edges.first).max(initial=0))
-    ids, src, dst, group, seeds, present = np.empty((6, most), np.int64)
+    longest = int(np.diff(edges.first).max(initial=0))
+    ids, src, dst, group, seeds, present = np.empty((6, longest), np.int64)
     scratch = Scratch(ids, src, dst, group, seeds, present, np.full(groups, -1))
     return count_in_windows(edges, scratch, k, waits)
 
@@ -199,14 +200,14 @@ def count_in_windows(edges: Edges, scratch: Scratch, k: int, waits: bool) -> tup
     count, inexact = 0, -1
     for window in range(edges.first.shape[0] - 1):
         begin, end = edges.first[window], edges.first[window + 1]
-        found, vertices = _find_vertices(edges, begin, end, scratch)
-        if found == 0:
+        seeds, vertices = _find_vertices(edges, begin, end, scratch)
+        if seeds == 0:
             continue
         _find_sources(edges, _Window(begin, end, vertices), waits, scratch)
         kinds = _find_groups(edges.group, begin, end, scratch)
         size = end - begin
         steps = Steps(scratch.src[:size], scratch.dst[:size], edges.weight[begin:end], scratch.group[:size])
-        counts, exact = count_walks(steps, scratch.seeds[:found], vertices + 1, kinds, k)
+        counts, exact = count_walks(steps, scratch.seeds[:seeds], vertices + 1, kinds, k)
         if not exact:
             inexact = window
             break
@@ -237,17 +238,17 @@ def _find_vertices(edges: Edges, begin: int, end: int, scratch: Scratch) -> tupl
     seeds, vertices, ended = 0, 0, -1
     edge = begin
     while edge < end:
-        until = edge
+        after = edge
         ends_wait = False
-        while until < end and dst[until] == dst[edge]:
-            ends_wait |= waiting[until]
-            target[until - begin] = vertices
-            until += 1
+        while after < end and dst[after] == dst[edge]:
+            ends_wait |= waiting[after]
+            target[after - begin] = vertices
+            after += 1
         if ends_wait:
             ended = dst[edge] >> POSITION_BITS
         opened = ended == dst[edge] >> POSITION_BITS
         ids[vertices] = dst[edge]
-        while edge < until:
+        while edge < after:
             if (ends_wait and not waiting[edge]) or (opened and data[edge]):
                 chosen[seeds] = edge - begin
                 seeds += 1
@@ -262,10 +263,10 @@ def _find_sources(edges: Edges, window: _Window, waits: bool, scratch: Scratch) 
     source, target, begin, vertices = scratch.src, scratch.dst, window.begin, window.vertices
     ids, src, waiting = scratch.ids[:vertices], edges.src, edges.waiting
     for step in range(window.end - begin):
-        wanted, place = src[begin + step], target[step] - 1
-        if place < 0 or ids[place] != wanted:
-            place = not_below(ids, wanted)
-        source[step] = place if place < vertices and ids[place] == wanted else -1
+        vertex, place = src[begin + step], target[step] - 1
+        if place < 0 or ids[place] != vertex:
+            place = not_below(ids, vertex)
+        source[step] = place if place < vertices and ids[place] == vertex else -1
         if waiting[begin + step] and not waits:
             # Nothing arrives there, so nobody walks over it.
             target[step] = vertices

@@ -70,10 +70,10 @@ def begin_of_array(text: U8, name: U8) -> int:
             begin, place = place + 1, after_string(text, place + 1)
             if place < 0:
                 return -1
-            same = depth == 1 and place - 1 - begin == len(name)
+            is_name = depth == 1 and place - 1 - begin == len(name)
             for i in range(len(name)):
-                same = same and text[begin + i] == name[i]
-            if not same:
+                is_name = is_name and text[begin + i] == name[i]
+            if not is_name:
                 continue
             while place < last and (text[place] <= SPACE or text[place] == COLON):
                 place += 1
@@ -117,15 +117,15 @@ def whole_elements(text: U8) -> tuple[int, bool]:
     >>> whole_elements(np.frombuffer(b", 7, 8 ], 9", np.uint8))
     (7, True)
     """
-    depth, place, whole, last = 0, 0, 0, text.shape[0]
+    depth, place, end_of_last, last = 0, 0, 0, text.shape[0]
     while place < last:
         char = text[place]
         if char == QUOTE:
             place = after_string(text, place + 1)
             if place < 0:
-                return whole, False
+                return end_of_last, False
             if depth == 0:
-                whole = place
+                end_of_last = place
             continue
         if char in (OPEN, OPEN_LIST):
             depth += 1
@@ -134,9 +134,9 @@ def whole_elements(text: U8) -> tuple[int, bool]:
         elif char in (CLOSE, CLOSE_LIST):
             depth -= 1
             if depth == 0:
-                whole = place + 1
+                end_of_last = place + 1
         elif depth == 0 and char == COMMA:
             # Numbers end where the comma stands.
-            whole = place
+            end_of_last = place
         place += 1
-    return whole, False
+    return end_of_last, False

@@ -49,25 +49,25 @@ def _nanoseconds(text: U8, place: int) -> tuple[int, bool]:
         place += 1
     negative = place < last and text[place] == _MINUS
     place += 1 if negative else 0
-    whole: Any = np.int64(0)
+    integer_us: Any = np.int64(0)
     digits = 0
     while place < last and _ZERO <= text[place] <= _NINE:
-        if whole < _MOST_US:
-            whole = whole * 10 + np.int64(text[place] - _ZERO)
+        if integer_us < _MOST_US:
+            integer_us = integer_us * 10 + np.int64(text[place] - _ZERO)
         digits += 1
         place += 1
-    part: Any = np.int64(0)
+    part_ns: Any = np.int64(0)
     scale: Any = np.int64(100)
     if place < last and text[place] == _DOT:
         place += 1
         while place < last and _ZERO <= text[place] <= _NINE:
-            part += scale * np.int64(text[place] - _ZERO)
+            part_ns += scale * np.int64(text[place] - _ZERO)
             scale //= 10
             place += 1
     exponent = place < last and (text[place] == _SMALL_E or text[place] == _LARGE_E)
-    if digits == 0 or whole >= _MOST_US or exponent:
+    if digits == 0 or integer_us >= _MOST_US or exponent:
         return 0, False
-    value = whole * 1000 + part
+    value = integer_us * 1000 + part_ns
     return (-value if negative else value), True
 
 
@@ -92,14 +92,14 @@ def _read_event(text: U8, begin: int, row: I64) -> int:
                 value += 1
             if value >= last:
                 return -1
-            one, two, three = text[first], text[first + 1], text[first + 2]
-            if length == 2 and one == 116 and two == 115:  # noqa: PLR2004 "ts"
+            char_1, char_2, char_3 = text[first], text[first + 1], text[first + 2]
+            if length == 2 and char_1 == 116 and char_2 == 115:  # noqa: PLR2004 "ts"
                 row[TIME], sound = _nanoseconds(text, value)
                 flags |= HAS_TIME if sound else BAD_NUMBER
-            elif length == 3 and one == 100 and two == 117 and three == 114:  # noqa: PLR2004 "dur"
+            elif length == 3 and char_1 == 100 and char_2 == 117 and char_3 == 114:  # noqa: PLR2004 "dur"
                 row[DURATION], sound = _nanoseconds(text, value)
                 flags |= HAS_DURATION if sound else BAD_NUMBER
-            elif length == 2 and one == 112 and two == 104 and value + 1 < last:  # noqa: PLR2004 "ph"
+            elif length == 2 and char_1 == 112 and char_2 == 104 and value + 1 < last:  # noqa: PLR2004 "ph"
                 row[PHASE] = text[value + 1]
             continue
         if char in (OPEN, OPEN_LIST):

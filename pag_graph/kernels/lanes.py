@@ -85,24 +85,24 @@ def draw_lanes(activities: Activities, view: View, boxes: I64) -> int:
     for worker in range(len(activities.first) - 1):
         low, high = activities.first[worker], activities.first[worker + 1]
         row = low + np.searchsorted(activities.end[low:high], view.begin, side="right")
-        pixel, many, one, reach, since = -1, 0, -1, 0, 0
+        pixel, in_box, row_in_box, box_end, box_begin = -1, 0, -1, 0, 0
         while row <= high:
-            over = row == high or activities.start[row] >= view.end
+            is_end = row == high or activities.start[row] >= view.end
             begin, end, wide, place = 0, 0, False, -1
-            if not over:
+            if not is_end:
                 begin, end = max(activities.start[row], view.begin), min(activities.end[row], view.end)
                 place = int((begin - view.begin) / span * view.pixels)
                 wide = (end - begin) * view.pixels >= 2 * span
-            if many and (over or wide or place != pixel):
+            if in_box and (is_end or wide or place != pixel):
                 best = np.argmax(time)
-                boxes[count, WORKER], boxes[count, BEGIN], boxes[count, END] = worker, since, reach
-                boxes[count, KIND], boxes[count, COUNT] = best, many
-                boxes[count, ROW] = one if many == 1 else -1
-                boxes[count, OPERATOR] = activities.operator[one] if many == 1 else -1
+                boxes[count, WORKER], boxes[count, BEGIN], boxes[count, END] = worker, box_begin, box_end
+                boxes[count, KIND], boxes[count, COUNT] = best, in_box
+                boxes[count, ROW] = row_in_box if in_box == 1 else -1
+                boxes[count, OPERATOR] = activities.operator[row_in_box] if in_box == 1 else -1
                 count += 1
                 time[:] = 0
-                many = 0
-            if over:
+                in_box = 0
+            if is_end:
                 break
             if wide:
                 boxes[count, WORKER], boxes[count, BEGIN], boxes[count, END] = worker, begin, end
@@ -110,10 +110,10 @@ def draw_lanes(activities: Activities, view: View, boxes: I64) -> int:
                 boxes[count, COUNT], boxes[count, ROW] = 1, row
                 count += 1
             elif end > begin:
-                if not many:
-                    since = begin
-                pixel, one, reach = place, row, end
+                if not in_box:
+                    box_begin = begin
+                pixel, row_in_box, box_end = place, row, end
                 time[activities.kind[row]] += end - begin
-                many += 1
+                in_box += 1
             row += 1
     return count

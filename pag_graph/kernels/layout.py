@@ -125,12 +125,12 @@ def runs(values: I64) -> tuple[I64, I64]:
     for i in range(values.shape[0]):
         count += i == 0 or values[i] != values[i - 1]
     distinct, rows = np.empty(count, np.int64), np.zeros(count, np.int64)
-    at = -1
+    run = -1
     for i in range(values.shape[0]):
         if i == 0 or values[i] != values[i - 1]:
-            at += 1
-            distinct[at] = values[i]
-        rows[at] += 1
+            run += 1
+            distinct[run] = values[i]
+        rows[run] += 1
     return distinct, rows
 
 
@@ -178,11 +178,11 @@ def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -
     array([0, 0, 3, 9])
     """
     rows = epoch.shape[0]
-    found = np.empty(pos.shape[0], np.int64)
+    epochs = np.empty(pos.shape[0], np.int64)
     for i in range(pos.shape[0]):
         row = (pos[i] + 1) // 2 - first_order
-        found[i] = before if row < 0 else epoch[row] if row < rows else after
-    return found
+        epochs[i] = before if row < 0 else epoch[row] if row < rows else after
+    return epochs
 
 
 @kernel
@@ -214,14 +214,18 @@ def place_vertices(vertices: VertexColumns, rows: Rows, base: int, places: Place
     for vertex in range(vertices.pos.shape[0]):
         while vertex >= places.ends[run]:
             run += 1
-        at = vertex + places.shift[run]
+        target = vertex + places.shift[run]
         row = vertices.row[vertex]
-        numbers[ID, at], numbers[TIME, at] = base | vertices.pos[vertex], vertices.t[vertex]
-        numbers[SEGMENT, at] = base | vertices.segment[vertex]
+        numbers[ID, target], numbers[TIME, target] = base | vertices.pos[vertex], vertices.t[vertex]
+        numbers[SEGMENT, target] = base | vertices.segment[vertex]
         if row >= 0:
-            numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = rows.seq[row], rows.operator[row], rows.label[row]
+            numbers[SEQ, target], numbers[OPERATOR, target], kind[target] = (
+                rows.seq[row],
+                rows.operator[row],
+                rows.label[row],
+            )
         else:
-            numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = ABSENT, ABSENT, inserted - 1 - row
+            numbers[SEQ, target], numbers[OPERATOR, target], kind[target] = ABSENT, ABSENT, inserted - 1 - row
 
 
 @kernel
@@ -259,40 +263,40 @@ def place_edges(
     pos, t, base = local.pos, local.t, before.base
     previous_pos, previous_t, previous_epoch = before.pos, before.t, before.epoch
     numbers, kind, flags = table.numbers, table.kind, table.flags
-    run, message_run, done, placed = 0, 0, 0, 0
+    run, message_run, messages_done, placed = 0, 0, 0, 0
     vertices = pos.shape[0]
     for vertex in range(vertices + 1):
-        while done < messages.order.shape[0]:
-            message = messages.order[done]
+        while messages_done < messages.order.shape[0]:
+            message = messages.order[messages_done]
             if vertex < vertices and messages.numbers[message, DST] >= base | pos[vertex]:
                 break
             while placed >= places.ends[run]:
                 run += 1
-            at = placed + places.shift[run]
+            target = placed + places.shift[run]
             for column in range(EDGE_NUMBERS):
-                numbers[column, at] = messages.numbers[message, column]
-            kind[at], flags[at] = messages.kind[message], messages.flags[message, 0]
-            while done >= messages.ends[message_run]:
+                numbers[column, target] = messages.numbers[message, column]
+            kind[target], flags[target] = messages.kind[message], messages.flags[message, 0]
+            while messages_done >= messages.ends[message_run]:
                 message_run += 1
-            among = done + messages.shift[message_run]
-            table.place[among], table.alternatives[among] = at, messages.flags[message, 1]
+            among = messages_done + messages.shift[message_run]
+            table.place[among], table.alternatives[among] = target, messages.flags[message, 1]
             for column in range(EDGE_NUMBERS, MESSAGE_NUMBERS):
                 table.of_messages[column - EDGE_NUMBERS, among] = messages.numbers[message, column]
             placed += 1
-            done += 1
+            messages_done += 1
         if vertex == vertices:
             break
         if local.edge[vertex] != NO_EDGE:
             while placed >= places.ends[run]:
                 run += 1
-            at = placed + places.shift[run]
-            numbers[SRC, at], numbers[DST, at] = base | previous_pos, base | pos[vertex]
-            numbers[SRC_EPOCH, at] = previous_epoch
-            numbers[START, at], numbers[DURATION, at] = previous_t, t[vertex] - previous_t
-            numbers[WHO, at], numbers[RECORDS, at] = local.operator[vertex], local.records[vertex]
+            target = placed + places.shift[run]
+            numbers[SRC, target], numbers[DST, target] = base | previous_pos, base | pos[vertex]
+            numbers[SRC_EPOCH, target] = previous_epoch
+            numbers[START, target], numbers[DURATION, target] = previous_t, t[vertex] - previous_t
+            numbers[WHO, target], numbers[RECORDS, target] = local.operator[vertex], local.records[vertex]
             activation = local.activation[vertex]
-            numbers[ACTIVATION, at] = base | activation if activation >= 0 else ABSENT
-            kind[at], flags[at] = local.edge[vertex], local.flags[vertex]
+            numbers[ACTIVATION, target] = base | activation if activation >= 0 else ABSENT
+            kind[target], flags[target] = local.edge[vertex], local.flags[vertex]
             placed += 1
         previous_pos, previous_t, previous_epoch = pos[vertex], t[vertex], local.epoch[vertex]
 

@@ -32,24 +32,24 @@ def _bits(slots: int) -> int:
 
 
 @kernel
-def _slot(wanted: I64, at: int, key: I64, table: I32, bits: int) -> int:
+def _slot(keys: I64, row: int, key: I64, table: I32, bits: int) -> int:
     """Return where in the table the key of a row is, or the free slot where it belongs.
 
     Messages of one channel carry numbers that follow each other, and are sent and read nearly in that order: sixteen
     such numbers share a cache line of the table, so that most of what is looked up was fetched by the one before.
     """
-    last = wanted.shape[1] - 1
+    last = keys.shape[1] - 1
     mixed: Any = np.uint64(0)
     for column in range(last):
-        mixed = mixed_with(mixed, wanted[at, column])
-    mixed = mixed_with(mixed, wanted[at, last] >> _LINE_BITS)
+        mixed = mixed_with(mixed, keys[row, column])
+    mixed = mixed_with(mixed, keys[row, last] >> _LINE_BITS)
     line: Any = np.int64((np.uint64(mixed) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits + _LINE_BITS))
-    slot: Any = (line << _LINE_BITS) | (wanted[at, last] & ((1 << _LINE_BITS) - 1))
+    slot: Any = (line << _LINE_BITS) | (keys[row, last] & ((1 << _LINE_BITS) - 1))
     while table[slot] >= 0:
-        same = True
-        for column in range(wanted.shape[1]):
-            same &= wanted[at, column] == key[table[slot], column]
-        if same:
+        is_equal = True
+        for column in range(keys.shape[1]):
+            is_equal &= keys[row, column] == key[table[slot], column]
+        if is_equal:
             break
         slot = (slot + 1) & (table.shape[0] - 1)
     return slot  # type: ignore[no-any-return]
@@ -129,18 +129,18 @@ def pair(key: I64, sends: I64, table: I32, following: I32) -> tuple[I64, I64]:
     bits = _bits(table.shape[0])
     first = np.empty(key.shape[0], np.int64)
     count = 0
-    for at in range(key.shape[0]):
-        first[at] = table[_slot(key, at, sends, table, bits)]
-        send = first[at]
+    for row in range(key.shape[0]):
+        first[row] = table[_slot(key, row, sends, table, bits)]
+        send = first[row]
         while send >= 0:
             count += 1
             send = following[send]
-    receive, found = np.empty(count, np.int64), np.empty(count, np.int64)
+    receive, sends_found = np.empty(count, np.int64), np.empty(count, np.int64)
     count = 0
-    for at in range(key.shape[0]):
-        send = first[at]
+    for row in range(key.shape[0]):
+        send = first[row]
         while send >= 0:
-            receive[count], found[count] = at, send
+            receive[count], sends_found[count] = row, send
             count += 1
             send = following[send]
-    return receive, found
+    return receive, sends_found

@@ -92,10 +92,10 @@ def depths(parent: I64, chosen: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool
     depth = np.zeros(len(parent), np.int64)
     inside = np.zeros(len(parent), np.bool_)
     for row in range(len(parent)):
-        above = parent[row]
-        if above >= 0:
-            depth[row] = depth[above] + 1
-            inside[row] = inside[above] or chosen[above]
+        outer = parent[row]
+        if outer >= 0:
+            depth[row] = depth[outer] + 1
+            inside[row] = inside[outer] or chosen[outer]
     return depth, inside
 
 

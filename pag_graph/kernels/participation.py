@@ -31,18 +31,18 @@ class Arcs(NamedTuple):
 
 
 @kernel
-def _add(mantissa: float, limbs: int, more: float, more_limbs: int) -> tuple[float, int]:
+def _add(mantissa: float, limbs: int, addend: float, addend_limbs: int) -> tuple[float, int]:
     """Add two numbers; what the larger one cannot hold is rounded off, as with all floating-point numbers."""
-    if more == 0.0:
+    if addend == 0.0:
         return mantissa, limbs
-    if mantissa == 0.0 or more_limbs > limbs:
-        mantissa, limbs, more, more_limbs = more, more_limbs, mantissa, limbs
-    if more_limbs < limbs - 1:
+    if mantissa == 0.0 or addend_limbs > limbs:
+        mantissa, limbs, addend, addend_limbs = addend, addend_limbs, mantissa, limbs
+    if addend_limbs < limbs - 1:
         # The smaller number is below the last bit of the larger one: 2^256 against 2^53.
         return mantissa, limbs
-    if more_limbs < limbs:
-        more /= _LIMB
-    mantissa += more
+    if addend_limbs < limbs:
+        addend /= _LIMB
+    mantissa += addend
     if mantissa >= _LIMB:
         return mantissa / _LIMB, limbs + 1
     return mantissa, limbs
@@ -138,8 +138,8 @@ def count_paths_of_windows(
     for window in range(windows):
         low, high = vertex_first[window], vertex_first[window + 1]
         begin, end = first[low], first[high]
-        own = Arcs(first[low : high + 1] - begin, src[begin:end] - low, dst[begin:end] - low)
-        counted = count_paths(own, starts[low:high], ends[low:high])
+        window_arcs = Arcs(first[low : high + 1] - begin, src[begin:end] - low, dst[begin:end] - low)
+        counted = count_paths(window_arcs, starts[low:high], ends[low:high])
         before[low:high], before_limbs[low:high], after[low:high], after_limbs[low:high] = counted[:4]
         paths[window], paths_limbs[window] = counted[4], counted[5]
     return before, before_limbs, after, after_limbs, paths, paths_limbs

@@ -100,7 +100,7 @@ class Walks(NamedTuple):
     window: I64
     message: I64
     vertex: I64
-    since: I64
+    stop_ns: I64
 
 
 class Hops(NamedTuple):
@@ -178,47 +178,47 @@ def walk(walks: Walks, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, 
     local_first, all_dst, local_end = local
     wait_first, all_waits, wait_end, ender = waits
     sender, sent = sends
-    window, first, begun, local_dst, wait_dst = -1, 0, 0, all_dst, all_waits
+    window, first, first_wait, local_dst, wait_dst = -1, 0, 0, all_dst, all_waits
     for index in range(vertices.shape[0]):
-        since, vertex = instants[index], vertices[index]
+        stop_ns, vertex = instants[index], vertices[index]
         if windows[index] != window:
             window = windows[index]
-            first, begun = local_first[window], wait_first[window]
+            first, first_wait = local_first[window], wait_first[window]
             local_dst = all_dst[first : local_first[window + 1]]
-            wait_dst = all_waits[begun : wait_first[window + 1]]
+            wait_dst = all_waits[first_wait : wait_first[window + 1]]
         if messages[index] >= 0:
             if hops == number.shape[0]:
                 number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
                 high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
             number[hops], low[hops], high[hops], message[hops] = index, first, first, messages[index]
             hops += 1
-        left = wait_dst.shape[0] + 2
+        hops_left = wait_dst.shape[0] + 2
         while vertex >= 0:
             wait, edge = above(wait_dst, vertex) - 1, above(local_dst, vertex) - 1
-            if left == 0:
+            if hops_left == 0:
                 outcome = CYCLE
             elif not ((edge >= 0 and local_dst[edge] == vertex) or (wait >= 0 and wait_dst[wait] == vertex)):
                 outcome = GAP
             if outcome != REACHED_START:
                 break
-            left -= 1
+            hops_left -= 1
             if hops == number.shape[0]:
                 number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
                 high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
             number[hops], high[hops], message[hops] = index, first + edge + 1, -1
             inside = wait >= 0 and wait_dst[wait] >> POSITION_BITS == vertex >> POSITION_BITS
-            if inside and wait_end[begun + wait] > since:
+            if inside and wait_end[first_wait + wait] > stop_ns:
                 low[hops] = first + above(local_dst, wait_dst[wait])
-                by = ender[begun + wait]
-                if by < 0:
+                ended_by = ender[first_wait + wait]
+                if ended_by < 0:
                     vertex, outcome = wait_dst[wait], NO_ENDER
                     break
-                message[hops] = by
-                vertex = sender[by] if sent[by] > since else -1
+                message[hops] = ended_by
+                vertex = sender[ended_by] if sent[ended_by] > stop_ns else -1
             else:
                 while (
                     edge > 0
-                    and local_end[first + edge - 1] > since
+                    and local_end[first + edge - 1] > stop_ns
                     and local_dst[edge - 1] >> POSITION_BITS == vertex >> POSITION_BITS
                 ):
                     edge -= 1
@@ -272,7 +272,7 @@ def _last_edge(edges: Edges, low: int, high: int, window_end: int, end_vertex: i
     # From 0, so that no place can be negative: half of the time.
     src, dst, role = edges.src[low:high], edges.dst[low:high], edges.role[low:high]
     start, end = edges.start[low:high], edges.end[low:high]
-    working, until, rests, worker, active, rest, idle, latest = 0, 0, 0, -1, -1, -1, -1, -1
+    working, until_end, rests, worker, active, last_rest, idle, latest = 0, 0, 0, -1, -1, -1, -1, -1
     for edge in range(high - low):
         if not start[edge] < window_end <= end[edge]:
             continue
@@ -288,34 +288,34 @@ def _last_edge(edges: Edges, low: int, high: int, window_end: int, end_vertex: i
             worker = dst[edge] >> POSITION_BITS
             if role[edge] == REST:
                 rests += another
-                if rest < 0 or start[edge] > start[rest]:
-                    rest = edge
+                if last_rest < 0 or start[edge] > start[last_rest]:
+                    last_rest = edge
             else:
                 working += another
                 closes = dst[edge] >> POSITION_BITS == end_vertex >> POSITION_BITS
-                until += another and end[edge] == window_end and not closes
+                until_end += another and end[edge] == window_end and not closes
                 active = edge if active < 0 else active
     ends = working if working > 0 else rests
     if end_vertex >= 0:
         closing = not_below(dst, end_vertex)
         while closing < dst.shape[0] and dst[closing] == end_vertex:
             if role[closing] != MESSAGE:
-                return low + closing, until + 1
+                return low + closing, until_end + 1
             closing += 1
         return -1, ends
     chosen = latest if latest >= 0 else idle
     if ends > 0:
-        chosen = active if active >= 0 else rest
+        chosen = active if active >= 0 else last_rest
     return (low + chosen if chosen >= 0 else -1), ends
 
 
 @kernel
-def enders(begun: Begun, messages: Messages) -> I64:
+def enders(wait_ends: Begun, messages: Messages) -> I64:
     """Find the message that ended each wait, and the spawn by which each worker was born.
 
     Parameters
     ----------
-    begun
+    wait_ends
         Where waits end, or workers are born.
     messages
         The messages of the same windows.
@@ -332,15 +332,15 @@ def enders(begun: Begun, messages: Messages) -> I64:
     >>> enders(Begun(first, np.array([4, 8]), no), Messages(first, np.array([8, 8]), *np.array([[1, 2], [5, 5]]), no))
     array([-1,  1])
     """
-    chosen = np.empty(begun.dst.shape[0], np.int64)
-    for window in range(begun.first.shape[0] - 1):
+    chosen = np.empty(wait_ends.dst.shape[0], np.int64)
+    for window in range(wait_ends.first.shape[0] - 1):
         low, high = messages.first[window], messages.first[window + 1]
         message_dst, start, end = messages.dst[low:high], messages.start[low:high], messages.end[low:high]
-        for place in range(begun.first[window], begun.first[window + 1]):
-            vertex, best = begun.dst[place], -1
+        for place in range(wait_ends.first[window], wait_ends.first[window + 1]):
+            vertex, best = wait_ends.dst[place], -1
             message = not_below(message_dst, vertex)
             while message < message_dst.shape[0] and message_dst[message] == vertex:
-                fits = messages.spawn[low + message] == begun.born[place] and start[message] <= end[message]
+                fits = messages.spawn[low + message] == wait_ends.born[place] and start[message] <= end[message]
                 if fits and (best < 0 or start[message] > start[best]):
                     best = message
                 message += 1
@@ -373,20 +373,20 @@ def walk_windows(edges: Edges, windows: Windows) -> Paths:
     alone = (role[edge] >= MESSAGE) | (ends[begins] == 0)
     vertex = np.where(alone, np.where(start[edge] > windows.start[begins], src[edge], -1), dst[edge])
     walks = Walks(begins, np.where(alone, edge, -1), vertex, windows.start[begins])
-    # The way back leaves a worker where a wait ended, or where it was born.
-    begun, messages = np.flatnonzero((role == WAIT) | (role == SPAWN)), np.flatnonzero(role >= MESSAGE)
-    begun_first, messages_first = np.searchsorted(begun, first), np.searchsorted(messages, first)
-    begun_dst, into, sent, arrived = read_only(dst[begun], dst[messages], start[messages], end[messages])
-    born, spawn = role[begun] == SPAWN, role[messages] == SPAWN
-    by = enders(Begun(begun_first, begun_dst, born), Messages(messages_first, into, sent, arrived, spawn))
-    (ended,) = read_only(end[begun])
-    waits = Waits(begun_first, begun_dst, ended, np.append(messages, -1)[by])
-    hops, failed, outcome, where = walk(walks, Local(first, dst, end), waits, Sends(src, start))
+    # A walk back leaves a worker where a wait ended, or where the worker was born.
+    begin_edges, messages = np.flatnonzero((role == WAIT) | (role == SPAWN)), np.flatnonzero(role >= MESSAGE)
+    begun_first, messages_first = np.searchsorted(begin_edges, first), np.searchsorted(messages, first)
+    begun_dst, read_at, sent, arrived = read_only(dst[begin_edges], dst[messages], start[messages], end[messages])
+    born, spawn = role[begin_edges] == SPAWN, role[messages] == SPAWN
+    ender_of = enders(Begun(begun_first, begun_dst, born), Messages(messages_first, read_at, sent, arrived, spawn))
+    (ended,) = read_only(end[begin_edges])
+    waits = Waits(begun_first, begun_dst, ended, np.append(messages, -1)[ender_of])
+    hops, failed, outcome, stopped_at = walk(walks, Local(first, dst, end), waits, Sends(src, start))
     failed = int(begins[failed]) if failed >= 0 else -1
     if len(lost) and not 0 <= failed < lost[0]:
-        failed, outcome, where = int(lost[0]), NO_END, windows.end_vertex[lost[0]]
+        failed, outcome, stopped_at = int(lost[0]), NO_END, windows.end_vertex[lost[0]]
     number, path = _in_time_order(hops, role)
-    return Paths(begins[number], path, ends, span & (ends == 0), failed, int(outcome), int(where))
+    return Paths(begins[number], path, ends, span & (ends == 0), failed, int(outcome), int(stopped_at))
 
 
 def _in_time_order(hops: Hops, role: I8) -> tuple[I64, I64]:
@@ -404,12 +404,12 @@ def _in_time_order(hops: Hops, role: I8) -> tuple[I64, I64]:
     return np.repeat(number, lengths)[keep], edge[keep]
 
 
-def walk_waits(charged: I64, since: I64, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, int, int]:
+def walk_waits(charged: I64, stop_ns: I64, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, int, int]:
     """Walk back from the end of every wait to the instant at which it began.
 
     Parameters
     ----------
-    charged, since
+    charged, stop_ns
         Places in `waits` of the waits to walk back from, and the instant at which each walk stops.
     local, waits, sends
         The edges of one window.
@@ -429,12 +429,16 @@ def walk_waits(charged: I64, since: I64, local: Local, waits: Waits, sends: Send
     O(hops x log edges). The waits of a worker lie one after the other, so there are at most as many hops per worker as
     there are waits.
     """
-    by = waits.ender[charged]
-    known = by >= 0
-    vertex = np.full(len(by), -1)
-    vertex[known] = np.where(sends.start[by[known]] > since[known], sends.src[by[known]], -1)
-    hops, failed, outcome, where = walk(Walks(np.zeros_like(by), by, vertex, since), local, waits, sends)
-    lost = np.flatnonzero(~known)
+    ended_by = waits.ender[charged]
+    has_ender = ended_by >= 0
+    vertex = np.full(len(ended_by), -1)
+    vertex[has_ender] = np.where(
+        sends.start[ended_by[has_ender]] > stop_ns[has_ender], sends.src[ended_by[has_ender]], -1
+    )
+    hops, failed, outcome, stopped_at = walk(
+        Walks(np.zeros_like(ended_by), ended_by, vertex, stop_ns), local, waits, sends
+    )
+    lost = np.flatnonzero(~has_ender)
     if len(lost) and not 0 <= failed < lost[0]:
         return hops, NO_ENDER, int(waits.dst[charged[lost[0]]])
-    return hops, int(outcome), int(where)
+    return hops, int(outcome), int(stopped_at)

@@ -235,15 +235,15 @@ def certain_pauses(rows: LoggedRows, steps: Steps, pause_ns: int) -> I64:
         useful[end] |= inside and (works or code in (PROGRESS_RECEIVE, PROGRESS_SEND, PUSH_PROGRESS))
         stirs[end] |= works or code not in (START, STOP)
         read[end] |= code in (RECEIVE, PROGRESS_RECEIVE)
-    found = np.empty(count, np.int64)
+    pause_rows = np.empty(count, np.int64)
     places, gap = 0, 0
     for first in range(1, count):
         while gap < rows.gaps.shape[0] and rows.gaps[gap] < first:
             gap += 1
         end = steps.end[first]
-        whole = steps.begin[first] == first and end > first and rows.innermost[end] < 0
+        is_whole = steps.begin[first] == first and end > first and rows.innermost[end] < 0
         pause = rows.t[first] - rows.t[first - 1]
-        if not whole or not useful[first - 1] or steps.end[first - 1] != first - 1 or pause <= 0:
+        if not is_whole or not useful[first - 1] or steps.end[first - 1] != first - 1 or pause <= 0:
             continue
         rests = pause >= pause_ns and not read[end]
         if not rests and not stirs[end] and end + 1 < count:
@@ -252,9 +252,9 @@ def certain_pauses(rows: LoggedRows, steps: Steps, pause_ns: int) -> I64:
             rests = rests and not stirs[following] and rows.t[end + 1] > rows.t[end]
         reach = steps.end[end + 1] if rests and end + 1 < count else end
         if rests and not (gap < rows.gaps.shape[0] and rows.gaps[gap] <= reach):
-            found[places] = first
+            pause_rows[places] = first
             places += 1
-    return found[:places].copy()
+    return pause_rows[:places].copy()
 
 
 @kernel
@@ -292,7 +292,7 @@ def pauses(causes: Causes, rows: LoggedRows, steps: Steps, pause_ns: int) -> tup
     """
     count = causes.begin.shape[0]
     before, after = np.empty(count, np.int64), np.empty(count, np.int64)
-    found = 0
+    stretches = 0
     row, rows_ = 0, rows.t.shape[0]
     reach = causes.end[0] if count else 0
     for cause in range(1, count):
@@ -303,11 +303,11 @@ def pauses(causes: Causes, rows: LoggedRows, steps: Steps, pause_ns: int) -> tup
             low = row - 1
             while row < rows_ and rows.t[row] < opens:
                 row += 1
-            whole = False
+            has_step = False
             for inner in range(low + 1, row):
-                whole |= steps.begin[inner] > low and steps.begin[inner] < inner and steps.end[inner] == inner
-            if whole or opens - reach >= pause_ns:
-                before[found], after[found] = low, row
-                found += 1
+                has_step |= steps.begin[inner] > low and steps.begin[inner] < inner and steps.end[inner] == inner
+            if has_step or opens - reach >= pause_ns:
+                before[stretches], after[stretches] = low, row
+                stretches += 1
         reach = max(reach, causes.end[cause])
-    return before[:found].copy(), after[:found].copy()
+    return before[:stretches].copy(), after[:stretches].copy()

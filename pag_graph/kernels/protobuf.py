@@ -94,7 +94,7 @@ def fields(data: U8, begins: I64, ends: I64) -> tuple[Fields, NDArray[np.bool_]]
                 key, place = varint(data, place, end)
                 wire = key & 7
                 value: Any = np.int64(0)
-                until: Any = np.int64(0)
+                value_end: Any = np.int64(0)
                 if place < 0 or key <= 0:
                     damaged[message] = True
                     break
@@ -103,7 +103,7 @@ def fields(data: U8, begins: I64, ends: I64) -> tuple[Fields, NDArray[np.bool_]]
                 elif wire == BYTES:
                     size, value = varint(data, place, end)
                     place = -1 if value < 0 or size < 0 or size > end - value else value + size
-                    until = place
+                    value_end = place
                 elif wire in (FIXED64, FIXED32):
                     width = 8 if wire == FIXED64 else 4
                     if place + width <= end:
@@ -119,6 +119,6 @@ def fields(data: U8, begins: I64, ends: I64) -> tuple[Fields, NDArray[np.bool_]]
                     break
                 if turn:
                     columns[0, count], columns[1, count], columns[2, count] = message, key >> 3, wire
-                    columns[3, count], columns[4, count] = value, until
+                    columns[3, count], columns[4, count] = value, value_end
                 count += 1
     return Fields(columns[0], columns[1], columns[2], columns[3], columns[4]), damaged

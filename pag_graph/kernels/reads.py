@@ -92,7 +92,7 @@ class Table(NamedTuple):
 
     numbers: I64
     """A row each: columns `SRC` to `DST_EPOCH`."""
-    at: I64
+    row: I64
     """The row that reads the message."""
     flags: I32
     """Flags and alternatives of each."""
@@ -113,14 +113,14 @@ def edges_of_reads(rows: Rows, reads: Reads, waits: Waits, reader: Reader) -> Ta
     Table
         O(messages + waits log messages).
     """
-    most = len(reads.row)
-    numbers, at, flags = (
-        np.empty((most, ALL_NUMBERS), np.int64),
-        np.empty(most, np.int64),
-        np.empty((most, 2), np.int32),
+    room = len(reads.row)
+    numbers, row, flags = (
+        np.empty((room, ALL_NUMBERS), np.int64),
+        np.empty(room, np.int64),
+        np.empty((room, 2), np.int32),
     )
-    count = fill_edges(rows, reads, waits, reader, Table(numbers, at, flags))
-    return Table(numbers[:count], at[:count], flags[:count])
+    count = fill_edges(rows, reads, waits, reader, Table(numbers, row, flags))
+    return Table(numbers[:count], row[:count], flags[:count])
 
 
 @kernel
@@ -138,48 +138,48 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
     >>> table.numbers[0, [SRC, START, DURATION]], table.flags
     (array([ 4, 40,  0]), array([[1, 0]], dtype=int32))
     """
-    numbers, at, flags = table
+    numbers, row_of, flags = table
     epoch, t, peer, channel, records, size, arrived = rows
     read_rows, send_id, sent, send_epoch = reads
     worker, first_order, processes, says, inexact, negative = reader
     base = worker << POSITION_BITS
     message = 0
     for place in range(read_rows.shape[0]):
-        row, when = read_rows[place], sent[place]
+        row, sent_at = read_rows[place], sent[place]
         if send_id[place] < 0 or peer[row] == worker:
             continue
         read = base | (2 * (row + first_order))
-        at[message] = row
+        row_of[message] = row
         numbers[message, SRC], numbers[message, SRC_EPOCH] = send_id[place], send_epoch[place]
         numbers[message, DST], numbers[message, DST_EPOCH], numbers[message, READ] = read, epoch[row], read
-        numbers[message, START], numbers[message, DURATION] = when, t[row] - when
+        numbers[message, START], numbers[message, DURATION] = sent_at, t[row] - sent_at
         # What it was for is not known yet.
         numbers[message, WHO], numbers[message, ACTIVATION] = ABSENT, ABSENT
         numbers[message, CHANNEL], numbers[message, BUFFERED] = channel[row], ABSENT
         numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]
-        early = t[row] < when
+        early = t[row] < sent_at
         known = arrived.shape[0] > 0 and arrived[row] != NEVER
-        exact = says or (known and arrived[row] >= when)
+        exact = says or (known and arrived[row] >= sent_at)
         flags[message, 1] = 0
         flags[message, 0] = (0 if exact else inexact) | (negative if early else 0)
         # In one process a message lies in the reader's memory from the moment it is sent. From another process, where
         # nobody logged the arrival, the unpark bounds it when the message ended a wait; otherwise it is not known.
         if known and not early:
             # It was never there before it was sent.
-            numbers[message, BUFFERED] = t[row] - max(arrived[row], when)
+            numbers[message, BUFFERED] = t[row] - max(arrived[row], sent_at)
         elif says and not early:
             numbers[message, BUFFERED] = 0
         elif not early and processes[peer[row]] == processes[worker]:
-            numbers[message, BUFFERED] = t[row] - when
+            numbers[message, BUFFERED] = t[row] - sent_at
         message += 1
     count = message
-    at = at[:count]
+    row_of = row_of[:count]
     for wait in range(waits.ender.shape[0]):
-        message = not_below(at, waits.ender[wait])
-        row, end, when = waits.ender[wait], waits.arrival[wait], numbers[message, START]
+        message = not_below(row_of, waits.ender[wait])
+        row, end, sent_at = waits.ender[wait], waits.arrival[wait], numbers[message, START]
         numbers[message, DST], numbers[message, DST_EPOCH] = base | waits.pos[wait], epoch[waits.row[wait]]
-        numbers[message, DURATION] = end - when
-        early = t[row] < when
+        numbers[message, DURATION] = end - sent_at
+        early = t[row] < sent_at
         if says:
             # The wait lasted until it was read, so that is when it was there.
             numbers[message, BUFFERED] = 0

@@ -102,15 +102,15 @@ def topological_order(by_time: I64, t: I64, src: I64, dst: I64) -> tuple[I64, in
     """
     vertices = t.shape[0]
     blockers = np.zeros(vertices, np.int64)
-    out = np.zeros(vertices + 1, np.int64)
+    first_out = np.zeros(vertices + 1, np.int64)
     for arc in range(src.shape[0]):
         if t[src[arc]] == t[dst[arc]]:
             blockers[dst[arc]] += 1
-            out[src[arc] + 1] += 1
+            first_out[src[arc] + 1] += 1
     for vertex in range(vertices):
-        out[vertex + 1] += out[vertex]
-    target = np.empty(out[vertices], np.int64)
-    filled = out.copy()
+        first_out[vertex + 1] += first_out[vertex]
+    target = np.empty(first_out[vertices], np.int64)
+    filled = first_out.copy()
     for arc in range(src.shape[0]):
         if t[src[arc]] == t[dst[arc]]:
             target[filled[src[arc]]] = dst[arc]
@@ -125,18 +125,18 @@ def topological_order(by_time: I64, t: I64, src: I64, dst: I64) -> tuple[I64, in
                 order[free] = by_time[end]
                 free += 1
             end += 1
-        taken = begin
-        while taken < free:
-            for at in range(out[order[taken]], out[order[taken] + 1]):
-                blockers[target[at]] -= 1
-                if blockers[target[at]] == 0:
-                    order[free] = target[at]
+        handled = begin
+        while handled < free:
+            for arc_place in range(first_out[order[handled]], first_out[order[handled] + 1]):
+                blockers[target[arc_place]] -= 1
+                if blockers[target[arc_place]] == 0:
+                    order[free] = target[arc_place]
                     free += 1
-            taken += 1
+            handled += 1
         if free < end:
-            for at in range(begin, end):
-                if blockers[by_time[at]] > 0:
-                    return order, by_time[at]
+            for arc_place in range(begin, end):
+                if blockers[by_time[arc_place]] > 0:
+                    return order, by_time[arc_place]
         begin = end
     return order, -1
 
@@ -316,10 +316,10 @@ def binding_arcs(arcs: Arcs, time: I64, origins: I64, ends: I64) -> I64:
     array([2, 0])
     """
     first, src, weight = arcs
-    most = 0
+    room = 0
     for graph in range(ends.shape[0]):
-        most += ends[graph] - origins[graph]
-    binding = np.empty(most, np.int64)
+        room += ends[graph] - origins[graph]
+    binding = np.empty(room, np.int64)
     count = 0
     for graph in range(ends.shape[0]):
         vertex = ends[graph]
@@ -372,23 +372,23 @@ def scaled_ends(arcs: Arcs, dst: I64, early: I64, groups: Groups, steps: int) ->
     for group in range(groups.end.shape[0]):
         origin, end = groups.origin[group], groups.end[group]
         moved = end
-        for at in range(groups.first[group], groups.first[group + 1]):
-            cuts.place[groups.arc[at]] = at
-            moved = min(moved, dst[groups.arc[at]])
+        for place in range(groups.first[group], groups.first[group + 1]):
+            cuts.place[groups.arc[place]] = place
+            moved = min(moved, dst[groups.arc[place]])
         moved = max(moved, origin + 1)
         for vertex in range(origin, moved):
             for lane in range(_LANES):
                 time[vertex - origin, lane] = early[vertex]
-        for done in range(0, steps, _LANES):
+        for steps_done in range(0, steps, _LANES):
             for lane in range(_LANES):
                 # The last pass may have room for more steps than are asked for.
-                cuts.factors[lane] = max(steps - done - 1 - lane, 0) / steps
+                cuts.factors[lane] = max(steps - steps_done - 1 - lane, 0) / steps
             # Nothing after the end can move it.
             _replay_lanes(arcs, time, _Span(origin, moved, end + 1), cuts)
-            for step in range(done, min(done + _LANES, steps)):
-                ends[group, step] = time[end - origin, step - done]
-        for at in range(groups.first[group], groups.first[group + 1]):
-            cuts.place[groups.arc[at]] = -1
+            for step in range(steps_done, min(steps_done + _LANES, steps)):
+                ends[group, step] = time[end - origin, step - steps_done]
+        for place in range(groups.first[group], groups.first[group + 1]):
+            cuts.place[groups.arc[place]] = -1
     return ends
 
 
@@ -398,19 +398,19 @@ def _replay_lanes(arcs: Arcs, time: I64, span: _Span, cuts: _Cuts) -> None:
     place, duration, factors = cuts
     origin = span.origin
     # A constant number of lanes, and a first arc that is not compared with anything: less than half the time.
-    for own in range(span.low - origin, span.high - origin):
-        begin = first[own + origin]
-        for arc in range(begin, first[own + origin + 1]):
+    for vertex in range(span.low - origin, span.high - origin):
+        begin = first[vertex + origin]
+        for arc in range(begin, first[vertex + origin + 1]):
             before, took = src[arc] - origin, weight[arc]
             if place[arc] >= 0:
-                whole = duration[place[arc]]
+                full = duration[place[arc]]
                 for lane in range(_LANES):
-                    best = NEVER if arc == begin else time[own, lane]
-                    shorter = np.int64(np.rint(whole * factors[lane]))
-                    time[own, lane] = max(best, time[before, lane] + (took - whole + shorter))
+                    best = NEVER if arc == begin else time[vertex, lane]
+                    shorter = np.int64(np.rint(full * factors[lane]))
+                    time[vertex, lane] = max(best, time[before, lane] + (took - full + shorter))
             elif arc == begin:
                 for lane in range(_LANES):
-                    time[own, lane] = time[before, lane] + took
+                    time[vertex, lane] = time[before, lane] + took
             else:
                 for lane in range(_LANES):
-                    time[own, lane] = max(time[own, lane], time[before, lane] + took)
+                    time[vertex, lane] = max(time[vertex, lane], time[before, lane] + took)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @kernel
-def not_below(values: Any, wanted: Any) -> int:
+def not_below(values: Any, number: Any) -> int:
     """Return the place of the first of sorted numbers that is not below another one. O(log values).
 
     Examples
@@ -24,7 +24,7 @@ def not_below(values: Any, wanted: Any) -> int:
     low, high = 0, values.shape[0]
     while low < high:
         middle = (low + high) >> 1
-        if values[middle] < wanted:
+        if values[middle] < number:
             low = middle + 1
         else:
             high = middle
@@ -32,7 +32,7 @@ def not_below(values: Any, wanted: Any) -> int:
 
 
 @kernel
-def among(values: I64, wanted: int) -> bool:
+def among(values: I64, number: int) -> bool:
     """Say whether a number is one of sorted values. O(log values).
 
     Examples
@@ -40,12 +40,12 @@ def among(values: I64, wanted: int) -> bool:
     >>> among(np.array([2, 4, 9]), 4), among(np.array([2, 4, 9]), 5)
     (True, False)
     """
-    place = not_below(values, wanted)
-    return place < values.shape[0] and values[place] == wanted  # type: ignore[no-any-return]
+    place = not_below(values, number)
+    return place < values.shape[0] and values[place] == number  # type: ignore[no-any-return]
 
 
 @kernel
-def above(values: I64, wanted: int) -> int:
+def above(values: I64, number: int) -> int:
     """Return the place of the first of sorted values that is above a number. O(log values).
 
     Examples
@@ -56,7 +56,7 @@ def above(values: I64, wanted: int) -> int:
     low, high = 0, values.shape[0]
     while low < high:
         middle = (low + high) >> 1
-        if values[middle] <= wanted:
+        if values[middle] <= number:
             low = middle + 1
         else:
             high = middle
@@ -75,8 +75,8 @@ def sort(values: I64, count: int) -> None:
     array([1, 2, 3, 0])
     """
     ordered = True
-    for at in range(1, count):
-        ordered &= values[at - 1] <= values[at]
+    for index in range(1, count):
+        ordered &= values[index - 1] <= values[index]
     if ordered:
         return
     heads, size = count // 2, count
@@ -84,22 +84,22 @@ def sort(values: I64, count: int) -> None:
         if heads > 0:
             # First every half of the heap gets its largest value to the top, ...
             heads -= 1
-            at, moved = heads, values[heads]
+            index, moved = heads, values[heads]
         else:
             # ... then the largest of all goes to the end, again and again.
             size -= 1
-            at, moved = 0, values[size]
+            index, moved = 0, values[size]
             values[size] = values[0]
-        child = 2 * at + 1
+        child = 2 * index + 1
         while child < size:
             if child + 1 < size and values[child + 1] > values[child]:
                 child += 1
             if values[child] <= moved:
                 break
-            values[at] = values[child]
-            at = child
-            child = 2 * at + 1
-        values[at] = moved
+            values[index] = values[child]
+            index = child
+            child = 2 * index + 1
+        values[index] = moved
 
 
 @kernel
@@ -114,6 +114,6 @@ def grown(values: I64, count: int, room: int) -> I64:
     if room <= values.shape[0]:
         return values
     wider = np.empty(max(room, 2 * values.shape[0]), np.int64)
-    for at in range(count):
-        wider[at] = values[at]
+    for index in range(count):
+        wider[index] = values[index]
     return wider

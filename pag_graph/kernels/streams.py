@@ -67,7 +67,7 @@ class Reads(NamedTuple):
 
     hints: I64
     """Per stream: the send that is probably next."""
-    seen: I32
+    receive_counts: I32
     """Per send: how many receives found it."""
     reader: I32
     """Per send: the worker whose receive found it last, or -1."""
@@ -124,11 +124,13 @@ def _slot(channel: int, sender: int, receiver: int, streams: I64, table: I32) ->
         + np.uint64(receiver) * np.uint64(0xBF58476D1CE4E5B9)
     )
     slot: Any = np.int64(mixed >> np.uint64(32)) & mask
-    at = table[slot]
+    stream = table[slot]
     # One branch that is mostly foreseen; with `and` and `break` instead, this took five times as long.
-    while at >= 0 and not ((streams[at, 0] == channel) & (streams[at, 1] == sender) & (streams[at, 2] == receiver)):
+    while stream >= 0 and not (
+        (streams[stream, 0] == channel) & (streams[stream, 1] == sender) & (streams[stream, 2] == receiver)
+    ):
         slot = (slot + 1) & mask
-        at = table[slot]
+        stream = table[slot]
     return slot  # type: ignore[no-any-return]
 
 
@@ -161,7 +163,7 @@ def index_streams(streams: I64, count: int, size: int) -> I32:
     return table
 
 
-def find_streams(ends: Ends, worker: int, which: I32) -> tuple[I64, I64]:
+def find_streams(ends: Ends, worker: int, stream_of_send: I32) -> tuple[I64, I64]:
     """Find the streams that one worker sends.
 
     Parameters
@@ -170,7 +172,7 @@ def find_streams(ends: Ends, worker: int, which: I32) -> tuple[I64, I64]:
         Rows that send.
     worker
         Its number.
-    which
+    stream_of_send
         Per send, written here: the number of its stream.
 
     Returns
@@ -186,14 +188,14 @@ def find_streams(ends: Ends, worker: int, which: I32) -> tuple[I64, I64]:
     """
     room = _FEW
     while True:
-        begun = _Begun(
+        own_streams = _Begun(
             np.empty((room, 3), np.int64),
             np.zeros(room, np.int64),
             index_streams(np.empty((0, 3), np.int64), 0, 4 * room),
         )
-        count = _find_streams(ends, worker, which, begun)
+        count = _find_streams(ends, worker, stream_of_send, own_streams)
         if count >= 0:
-            return begun.streams[:count], begun.sends[:count]
+            return own_streams.streams[:count], own_streams.sends[:count]
         room *= 8
 
 
@@ -202,10 +204,10 @@ _FEW = 256
 
 
 @kernel
-def _find_streams(ends: Ends, worker: int, which: I32, begun: _Begun) -> int:
+def _find_streams(ends: Ends, worker: int, stream_of_send: I32, own_streams: _Begun) -> int:
     """Do as `find_streams`, and return how many streams there are; -1 if there is not room for them."""
     rows, kind, channel, peer, _, _ = ends
-    streams, sends, table = begun
+    streams, sends, table = own_streams
     count = 0
     for send in range(rows.shape[0]):
         row = rows[send]
@@ -217,7 +219,7 @@ def _find_streams(ends: Ends, worker: int, which: I32, begun: _Begun) -> int:
             streams[count, 0], streams[count, 1], streams[count, 2] = channel[row], worker, receiver
             table[slot] = count
             count += 1
-        which[send] = table[slot]
+        stream_of_send[send] = table[slot]
         sends[table[slot]] += 1
     return count
 
@@ -253,12 +255,12 @@ def fill_streams(sent: Sent, worker: int, first_order: int, free: I64, sends: I6
     increase = True
     for send in range(rows.shape[0]):
         row, stream = rows[send], streams[send]
-        at = free[stream]
-        sends[at, NUMBER] = message_seq[row]
-        sends[at, VERTEX] = (worker << POSITION_BITS) | (2 * (first_order + row))
-        sends[at, TIME], sends[at, EPOCH] = t[row], epoch[row]
-        increase &= at == first[stream] or sends[at - 1, NUMBER] < message_seq[row]
-        free[stream] = at + 1
+        place = free[stream]
+        sends[place, NUMBER] = message_seq[row]
+        sends[place, VERTEX] = (worker << POSITION_BITS) | (2 * (first_order + row))
+        sends[place, TIME], sends[place, EPOCH] = t[row], epoch[row]
+        increase &= place == first[stream] or sends[place - 1, NUMBER] < message_seq[row]
+        free[stream] = place + 1
     return increase
 
 
@@ -281,8 +283,8 @@ def order_streams(first: I64, sends: I64) -> None:
     array([7, 9])
     """
     for stream in range(first.shape[0] - 1):
-        mine = sends[first[stream] : first[stream + 1]]
-        mine[:] = mine[np.argsort(mine[:, NUMBER], kind="mergesort")]
+        stream_sends = sends[first[stream] : first[stream + 1]]
+        stream_sends[:] = stream_sends[np.argsort(stream_sends[:, NUMBER], kind="mergesort")]
 
 
 @kernel
@@ -314,7 +316,7 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads, horizo
     known
         All streams.
     reads
-        Changed here; what `seen` has is added to.
+        Changed here; what `receive_counts` has is added to.
     horizon_ns
         What is sent later than so long after a read is not what was read.
 
@@ -337,12 +339,12 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads, horizo
     >>> reads = Reads(np.array([0]), np.array([0], np.int32), np.array([-1], np.int32), *np.empty((3, 1), np.int64))
     >>> follow_streams(Ends(row, np.array([RECEIVE], np.int8), *np.array([[3], [0], [7], [60]])), 1, known, reads, 5)
     0
-    >>> reads.vertex, reads.sent, reads.seen
+    >>> reads.vertex, reads.sent, reads.receive_counts
     (array([2]), array([50]), array([1], dtype=int32))
     """
     rows, kind, channel, peer, message_seq, t = ends
     streams, table, first, sends = known
-    hints, seen, reader, vertex, sent, epoch = reads
+    hints, receive_counts, reader, vertex, sent, epoch = reads
     lost = 0
     for read in range(rows.shape[0]):
         row = rows[read]
@@ -353,21 +355,21 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads, horizo
             lost += 1
             continue
         end, number = first[stream + 1], message_seq[row]
-        at = _find(number, first[stream], end, hints[stream], sends)
-        exists = at < end and sends[at, NUMBER] == number
-        hints[stream] = at + exists
-        # A worker reads a message once, and none that was sent much later.
-        if exists and reader[at] != worker and sends[at, TIME] - t[row] <= horizon_ns:
-            vertex[read], sent[read], epoch[read] = sends[at, VERTEX], sends[at, TIME], sends[at, EPOCH]
-            seen[at] += 1
-            reader[at] = worker
+        send = _find(number, first[stream], end, hints[stream], sends)
+        exists = send < end and sends[send, NUMBER] == number
+        hints[stream] = send + exists
+        # A worker reads a message once, and reads none that was sent much later.
+        if exists and reader[send] != worker and sends[send, TIME] - t[row] <= horizon_ns:
+            vertex[read], sent[read], epoch[read] = sends[send, VERTEX], sends[send, TIME], sends[send, EPOCH]
+            receive_counts[send] += 1
+            reader[send] = worker
         else:
             lost += 1
     return lost
 
 
 @kernel
-def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[I64, I64, I64]:
+def unmatched_sends(streams: I64, first: I64, workers: int, receive_counts: I32) -> tuple[I64, I64, I64]:
     """Return the sends that were not received as often as they should be.
 
     Parameters
@@ -376,7 +378,7 @@ def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[
         As for `follow_streams`.
     workers
         How many receive what is for everyone.
-    seen
+    receive_counts
         Per lane and send: how often it was received.
 
     Returns
@@ -393,31 +395,31 @@ def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[
     """
     lacking = np.zeros(streams.shape[0], np.int64)
     for stream in range(streams.shape[0]):
-        wanted = workers if streams[stream, 2] == EVERYONE else 1
+        expected = workers if streams[stream, 2] == EVERYONE else 1
         for send in range(first[stream], first[stream + 1]):
-            lacking[stream] += _received(seen, send) != wanted
+            lacking[stream] += _received(receive_counts, send) != expected
     total = 0
     for stream in range(streams.shape[0]):
         total += lacking[stream]
-    left, of, missing = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
+    sends, stream_of_send, missing = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
     count = 0
     # Most streams lack nothing.
     for stream in range(streams.shape[0]):
         if lacking[stream] == 0:
             continue
-        wanted = workers if streams[stream, 2] == EVERYONE else 1
+        expected = workers if streams[stream, 2] == EVERYONE else 1
         for send in range(first[stream], first[stream + 1]):
-            lacks = wanted - _received(seen, send)
+            lacks = expected - _received(receive_counts, send)
             if lacks != 0:
-                left[count], of[count], missing[count] = send, stream, lacks
+                sends[count], stream_of_send[count], missing[count] = send, stream, lacks
                 count += 1
-    return left, of, missing
+    return sends, stream_of_send, missing
 
 
 @kernel
-def _received(seen: I32, send: int) -> int:
+def _received(receive_counts: I32, send: int) -> int:
     """Return how often a send was received, in all lanes."""
     count: Any = 0
-    for lane in range(seen.shape[0]):
-        count += seen[lane, send]
+    for lane in range(receive_counts.shape[0]):
+        count += receive_counts[lane, send]
     return count  # type: ignore[no-any-return]

@@ -65,9 +65,9 @@ def sum_reads(rows: Rows, reads: Reads, kind: I8, worker: int) -> I64:
         sums = _Sums(np.empty((room, COLUMNS), np.int64), np.full(4 * room, -1, np.int32))
         count = _fill_sums(rows, reads, kind, sums)
         if count >= 0:
-            found = sums.numbers[:count].copy()
-            found[:, READER] = worker
-            return found
+            numbers = sums.numbers[:count].copy()
+            numbers[:, READER] = worker
+            return numbers
         room *= 8
 
 
@@ -94,28 +94,32 @@ def _fill_sums(rows: Rows, reads: Reads, kind: I8, sums: _Sums) -> int:
             + np.uint64(kind[place])
         )
         slot: Any = np.int64(mixed >> np.uint64(32)) & mask
-        at = table[slot]
-        while at >= 0 and not (
-            (numbers[at, EPOCH] == send_epoch[place])
-            & (numbers[at, CHANNEL] == channel[row])
-            & (numbers[at, SENDER] == peer[row])
-            & (numbers[at, TYPE] == kind[place])
+        entry = table[slot]
+        while entry >= 0 and not (
+            (numbers[entry, EPOCH] == send_epoch[place])
+            & (numbers[entry, CHANNEL] == channel[row])
+            & (numbers[entry, SENDER] == peer[row])
+            & (numbers[entry, TYPE] == kind[place])
         ):
             slot = (slot + 1) & mask
-            at = table[slot]
-        if at < 0:
+            entry = table[slot]
+        if entry < 0:
             if count == numbers.shape[0]:
                 return -1
-            at = count
+            entry = count
             table[slot] = count
             count += 1
-            numbers[at, EPOCH], numbers[at, CHANNEL], numbers[at, SENDER] = send_epoch[place], channel[row], peer[row]
-            numbers[at, TYPE] = kind[place]
-            numbers[at, MESSAGES], numbers[at, RECORDS], numbers[at, BYTES] = 0, 0, 0
-        numbers[at, MESSAGES] += 1
-        # One that does not tell makes the sum unknown, and it stays so.
-        told = (records[row] >= 0) & (numbers[at, RECORDS] >= 0)
-        numbers[at, RECORDS] = numbers[at, RECORDS] + records[row] if told else ABSENT
-        told = (size[row] >= 0) & (numbers[at, BYTES] >= 0)
-        numbers[at, BYTES] = numbers[at, BYTES] + size[row] if told else ABSENT
+            numbers[entry, EPOCH], numbers[entry, CHANNEL], numbers[entry, SENDER] = (
+                send_epoch[place],
+                channel[row],
+                peer[row],
+            )
+            numbers[entry, TYPE] = kind[place]
+            numbers[entry, MESSAGES], numbers[entry, RECORDS], numbers[entry, BYTES] = 0, 0, 0
+        numbers[entry, MESSAGES] += 1
+        # One message of unknown size makes the sum unknown for good.
+        is_known = (records[row] >= 0) & (numbers[entry, RECORDS] >= 0)
+        numbers[entry, RECORDS] = numbers[entry, RECORDS] + records[row] if is_known else ABSENT
+        is_known = (size[row] >= 0) & (numbers[entry, BYTES] >= 0)
+        numbers[entry, BYTES] = numbers[entry, BYTES] + size[row] if is_known else ABSENT
     return count

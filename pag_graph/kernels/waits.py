@@ -36,7 +36,7 @@ class Reads(NamedTuple):
 
     reads: I32
     """Rows that read a message, ascending."""
-    came: I64
+    arrived_or_sent: I64
     """Per such row: when the message arrived (common clock), or where that is not known when it was sent; the smallest
     integer where that is not known either."""
     arrival_known: NDArray[np.bool_]
@@ -139,7 +139,7 @@ def judge_intervals(
     # One function: helpers for the two loops, inlined or not, and loops of their own over all intervals were slower.
     t, kind, role, timeout, before_t, gaps = rows
     parks, unparks, last_parks = intervals
-    reads, came, arrival_known, looked, sender, channel, message_seq = messages
+    reads, arrived_or_sent, arrival_known, looked, sender, channel, message_seq = messages
     worker, count = clocks.worker, parks.shape[0]
     verdict = np.full(count, UNKNOWN, np.int8)
     ender, arrival = np.full(count, -1, np.int64), np.zeros(count, np.int64)
@@ -148,28 +148,28 @@ def judge_intervals(
     for interval in range(count):
         begin = t[parks[interval]] if parks[interval] >= 0 else before_t
         end, last_park = t[unparks[interval]], last_parks[interval]
-        until = parks[interval + 1] if interval + 1 < count else t.shape[0]
+        last_row = parks[interval + 1] if interval + 1 < count else t.shape[0]
         while gap < gaps.shape[0] and gaps[gap] <= unparks[interval]:
             gap += 1
-        cut = gap < gaps.shape[0] and gaps[gap] <= until
-        until = gaps[gap] - 1 if cut else until
+        cut = gap < gaps.shape[0] and gaps[gap] <= last_row
+        last_row = gaps[gap] - 1 if cut else last_row
         first = upto
         while first < reads.shape[0] and reads[first] < unparks[interval]:
             first += 1
         upto = first
-        while upto < reads.shape[0] and reads[upto] <= until:
+        while upto < reads.shape[0] and reads[upto] <= last_row:
             upto += 1
         buffered, chosen, chosen_key = False, -1, (0, 0, 0, 0, 0, 0)
         for read in range(first, upto):
-            row, when = reads[read], came[read]
-            if NEVER < when < begin and (arrival_known[read] or looked[read] < begin):
+            row, message_t = reads[read], arrived_or_sent[read]
+            if NEVER < message_t < begin and (arrival_known[read] or looked[read] < begin):
                 buffered = True
                 break
-            if when == NEVER or sender[row] == worker or when > end or when > t[row]:
+            if message_t == NEVER or sender[row] == worker or message_t > end or message_t > t[row]:
                 continue
             # The first that came inside; without one the last that was sent before.
-            early, arrived = int(when < begin), when if arrival_known[read] else end
-            key = (early, -when if early else when, arrived, sender[row], channel[row], message_seq[row])
+            early, arrived = int(message_t < begin), message_t if arrival_known[read] else end
+            key = (early, -message_t if early else message_t, arrived, sender[row], channel[row], message_seq[row])
             if chosen < 0 or key < chosen_key:
                 chosen, chosen_key = read, key
         if buffered:
@@ -177,20 +177,20 @@ def judge_intervals(
         elif chosen >= 0:
             verdict[interval] = WAITING
             ender[interval] = reads[chosen]
-            arrival[interval] = came[chosen] if arrival_known[chosen] else end
+            arrival[interval] = arrived_or_sent[chosen] if arrival_known[chosen] else end
             least = 0 if arrival_known[chosen] else slop(sender[reads[chosen]], clocks)
-            for other in range(first, upto):
-                row, when = reads[other], came[other]
-                if other == chosen or when == NEVER or sender[row] == worker:
+            for alternative in range(first, upto):
+                row, message_t = reads[alternative], arrived_or_sent[alternative]
+                if alternative == chosen or message_t == NEVER or sender[row] == worker:
                     continue
-                if when > end or when > t[row] or (when < begin) != (came[chosen] < begin):
+                if message_t > end or message_t > t[row] or (message_t < begin) != (arrived_or_sent[chosen] < begin):
                     continue
-                doubt = 0 if arrival_known[other] else slop(sender[row], clocks)
-                if abs(when - came[chosen]) <= max(doubt, least):
+                doubt = 0 if arrival_known[alternative] else slop(sender[row], clocks)
+                if abs(message_t - arrived_or_sent[chosen]) <= max(doubt, least):
                     alternatives[interval] += 1
         elif last_park >= 0 and timeout[last_park] >= 0 and end - t[last_park] >= timeout[last_park]:
             verdict[interval] = IDLE
-        elif not cut and _works(kind, role, unparks[interval], until):
+        elif not cut and _works(kind, role, unparks[interval], last_row):
             verdict[interval] = INPUT_WAIT
         elif not cut and end - begin < busy_below_ns:
             verdict[interval] = BUSY
