@@ -245,7 +245,7 @@ def commit_removal(kept: StoreInfo, removal: Removal) -> StoreInfo:
     about["unchanged"] = set(about["unchanged"]) - set(removal.swaps)
     parts = _provisional(kept, GROWING)
     for name, swap in removal.swaps.items():
-        parts[name] = [part for part in parts.get(name, ()) if part not in swap.gone]
+        parts[name] = [part for part in parts.get(name, ()) if part not in swap.removed]
     return commit(kept.path, parts, **about, state=kept.state, live=live, swaps=removal.swaps)
 
 

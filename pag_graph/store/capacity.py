@@ -38,8 +38,8 @@ def _machine() -> int | None:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    found = next((line.split() for line in lines if line.startswith("MemAvailable:")), None)
-    return int(found[1]) * 1024 if found is not None else None
+    fields = next((line.split() for line in lines if line.startswith("MemAvailable:")), None)
+    return int(fields[1]) * 1024 if fields is not None else None
 
 
 def _group() -> int | None:

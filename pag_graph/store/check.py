@@ -50,25 +50,25 @@ def check_store(info: StoreInfo) -> StoreCheck:
     """
     parts = 0
     size = unchecked = 0
-    found: list[StoreError] = []
+    damaged_files: list[StoreError] = []
     if info.state is not None:
         try:
             read_state_file(info.path, info.state)
             for name in info.state.get("sends", ()):
                 read_sends(info.path, name)
         except StoreError as error:
-            found.append(error)
+            damaged_files.append(error)
     for name in ALL_TABLES:
         try:
             files = info.parts(name)
         except StoreError as error:
-            found.append(error)
+            damaged_files.append(error)
             continue
         for part in files:
             parts, size, unchecked = parts + 1, size + part.size_bytes, unchecked + (part.checksum is None)
             try:
-                check_parts(info.path / name, [part], again=True)
+                check_parts(info.path / name, [part], reread=True)
                 check_rows(info.path / name, part)
             except StoreError as error:
-                found.append(error)
-    return StoreCheck(files=parts, size_bytes=size, unchecked=unchecked, damaged=found)
+                damaged_files.append(error)
+    return StoreCheck(files=parts, size_bytes=size, unchecked=unchecked, damaged=damaged_files)

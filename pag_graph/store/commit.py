@@ -155,10 +155,12 @@ def commit(
             if previous is not None and previous.digests is not None and name in unchanged:
                 pinned.keep(name)
                 continue
-            beside = live if name in LIVE_TABLES else None
-            files = {part.path: part for part in (parts if beside is None else beside.parts).get(name, ())}
+            live_of_table = live if name in LIVE_TABLES else None
+            files = {
+                part.path: part for part in (parts if live_of_table is None else live_of_table.parts).get(name, ())
+            }
             check_sizes(path / name, files.values())
-            stays = keep and name in GROWING if beside is None else beside.kept is not None
+            stays = keep and name in GROWING if live_of_table is None else live_of_table.kept is not None
             step = _step(path / name, files, previous, keep=stays, swap=(swaps or {}).get(name) if stays else None)
             if name == "epochs":
                 digests = {**pinned.digests, name: step.digest}
@@ -178,7 +180,7 @@ def commit(
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
     # By its number: somebody else may have committed since.
-    return replace(_own(path, pinned.versions["epochs"], commit_id), tips=pinned.tips, _tables=pinned.tables)
+    return replace(_read_committed(path, pinned.versions["epochs"], commit_id), tips=pinned.tips, _tables=pinned.tables)
 
 
 class _Step(NamedTuple):
@@ -229,7 +231,7 @@ class _Pinned(NamedTuple):
             self.tables[name] = replace(now, files={**stay, **step.files}, more=False)
 
 
-def _own(path: Path, version: int, commit_id: str) -> StoreInfo:
+def _read_committed(path: Path, version: int, commit_id: str) -> StoreInfo:
     """Read a state that was just committed, as every reader will."""
     content = read_content(path / "epochs", version)
     if content is None or content.get("commit_id") != commit_id:
@@ -261,26 +263,26 @@ def _step(
 ) -> _Step:
     """Say what becomes of a table: `keep` leaves what is not provisional in it, but for what is swapped."""
     name = directory.name
-    come: dict[str, PartFile] = {}
-    out: dict[str, PartFile] = {}
+    added: dict[str, PartFile] = {}
+    replaced: dict[str, PartFile] = {}
     if swap is not None:
-        check_sizes(directory, swap.come)
-        come = {part.path: part for part in swap.come}
-        new, out = {**new, **come}, {part.path: part for part in swap.gone}
-    moved = frozenset((*come, *out)) if swap is not None and swap.same_rows else frozenset[str]()
+        check_sizes(directory, swap.added)
+        added = {part.path: part for part in swap.added}
+        new, replaced = {**new, **added}, {part.path: part for part in swap.removed}
+    moved = frozenset((*added, *replaced)) if swap is not None and swap.same_rows else frozenset[str]()
     digest_before = (previous.digests or {}).get(name, "") if previous is not None else ""
     if keep and previous is not None:
         newer = commit_file(directory, previous.versions.get(name, -1) + 1).exists()
         if digest_before.startswith(DIGEST_SIGN) and not newer:
             before = previous.tip(name)
             # A tip need not name what goes.
-            before = replace(before, files={**before.files, **out})
-            gone = [part for path, part in before.files.items() if part.provisional or path in out]
-            stay = {path: part for path, part in before.files.items() if not part.provisional and path not in out}
-            total = digest(new.values(), beside=digest_before, without=gone)
+            before = replace(before, files={**before.files, **replaced})
+            removed = [part for path, part in before.files.items() if part.provisional or path in replaced]
+            stay = {path: part for path, part in before.files.items() if not part.provisional and path not in replaced}
+            total = digest(new.values(), digest_of_others=digest_before, removed=removed)
             return _Step(before, {**stay, **new}, total, moved)
-        there = previous.table(name).files.items()
-        new = {**{path: part for path, part in there if not part.provisional and path not in out}, **new}
+        files_before = previous.table(name).files.items()
+        new = {**{path: part for path, part in files_before if not part.provisional and path not in replaced}, **new}
     return _Step(_newest(directory, previous, name), new, digest(new.values()), moved)
 
 

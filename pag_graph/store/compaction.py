@@ -43,8 +43,8 @@ TABLES = {
 class Swap(NamedTuple):
     """Files in whose place others come."""
 
-    come: tuple[PartFile, ...]
-    gone: tuple[PartFile, ...]
+    added: tuple[PartFile, ...]
+    removed: tuple[PartFile, ...]
     same_rows: bool = True
     """Whether all rows of those that go are in those that come."""
 
@@ -106,11 +106,11 @@ def join(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
         )
     except (OSError, pa.ArrowException) as error:
         raise damaged(folder / parts[0].path, f"it or one of {len(parts)} cannot be read: {error}") from error
-    come = write_part(store, table, rows.sort_by(list(TABLES[table])))
-    if come is None:
+    joined = write_part(store, table, rows.sort_by(list(TABLES[table])))
+    if joined is None:
         message = f"{len(parts)} files of {folder} have no rows."
         raise StoreError(message, None, {"path": str(folder)})
-    return Swap((come,), tuple(parts))
+    return Swap((joined,), tuple(parts))
 
 
 class Compaction:
@@ -163,34 +163,38 @@ class Compaction:
             # Once per process: from here on what comes is known.
             self._parts = {table: dict(info.table(table).files) for table in TABLES if table in info.versions}
         for table in TABLES:
-            known = self._parts.setdefault(table, {})
-            known |= {part.path: part for part in parts.get(table, ())}
+            table_parts = self._parts.setdefault(table, {})
+            table_parts |= {part.path: part for part in parts.get(table, ())}
             if (swap := swaps.get(table)) is not None:
-                for part in swap.gone:
-                    known.pop(part.path, None)
-                known |= {part.path: part for part in swap.come}
-            for path in [path for path, part in known.items() if part.provisional]:
-                del known[path]
+                for part in swap.removed:
+                    table_parts.pop(part.path, None)
+                table_parts |= {part.path: part for part in swap.added}
+            for path in [path for path, part in table_parts.items() if part.provisional]:
+                del table_parts[path]
         if self._work is None:
-            wanted = {table: chosen for table, known in self._parts.items() if (chosen := due(list(known.values())))}
-            if wanted:
-                self._work = self._thread.submit(self._join, wanted)
+            due_parts = {
+                table: chosen
+                for table, table_parts in self._parts.items()
+                if (chosen := due(list(table_parts.values())))
+            }
+            if due_parts:
+                self._work = self._thread.submit(self._join, due_parts)
 
-    def _join(self, wanted: Mapping[str, Sequence[PartFile]]) -> dict[str, Swap]:
+    def _join(self, due_parts: Mapping[str, Sequence[PartFile]]) -> dict[str, Swap]:
         swaps: dict[str, Swap] = {}
         try:
-            for table, parts in wanted.items():
+            for table, parts in due_parts.items():
                 swaps[table] = join(self._store, table, parts)
         except PagGraphError:
             for table, swap in swaps.items():
-                discard(self._store, table, swap.come)
+                discard(self._store, table, swap.added)
             raise
         return swaps
 
     def give_up(self) -> None:
         """Wait for what is being written, and remove it: no commit takes it."""
         for table, swap in self.ready(wait=True).items():
-            discard(self._store, table, swap.come)
+            discard(self._store, table, swap.added)
 
     def close(self) -> None:
         """End the thread; what it wrote and no commit took is removed."""

@@ -105,8 +105,8 @@ class StoreInfo:
     @property
     def removed(self) -> Removed | None:
         """What was removed of it; None where it has all epochs."""
-        said = self.run.get(REMOVED)
-        return None if said is None else Removed(**said)
+        entry = self.run.get(REMOVED)
+        return None if entry is None else Removed(**entry)
 
     def table(self, name: str) -> TableState:
         """Return what a table holds in this state, once its list of files is found to be the one that was committed.
@@ -185,7 +185,7 @@ class StoreInfo:
         parts = list(self.table(name).files.values())
         if near is None or not parts:
             return parts
-        return [parts[at] for at in self.bounds(name).filter(near.fill_null(value=True))["_at"]]
+        return [parts[index] for index in self.bounds(name).filter(near.fill_null(value=True))["_at"]]
 
     def bounds(self, name: str) -> pl.DataFrame:
         """Return the least and the largest value of each column of integers: per file ``min_X`` and ``max_X``."""
@@ -255,16 +255,18 @@ def tables_of(format_version: int) -> tuple[str, ...]:
     return tuple(name for name in STORE_TABLES if name != TRAFFIC or format_version >= SINCE)
 
 
-def digest(files: Iterable[PartFile], *, beside: str = f"{DIGEST_SIGN}0", without: Iterable[PartFile] = ()) -> str:
+def digest(
+    files: Iterable[PartFile], *, digest_of_others: str = f"{DIGEST_SIGN}0", removed: Iterable[PartFile] = ()
+) -> str:
     """Return a checksum over the names, sizes and statistics of files, in whatever order.
 
     Parameters
     ----------
     files
         The files.
-    beside
+    digest_of_others
         The checksum of other files that are there as well: sums of numbers of 128 bits add up.
-    without
+    removed
         Files among those others that are not there.
 
     Returns
@@ -272,7 +274,7 @@ def digest(files: Iterable[PartFile], *, beside: str = f"{DIGEST_SIGN}0", withou
     str
         A sign that it is a sum, and its hexadecimal digits.
     """
-    total = int(beside.removeprefix(DIGEST_SIGN), 16) + sum(map(_number, files)) - sum(map(_number, without))
+    total = int(digest_of_others.removeprefix(DIGEST_SIGN), 16) + sum(map(_number, files)) - sum(map(_number, removed))
     return f"{DIGEST_SIGN}{total % _SUMS:032x}"
 
 
@@ -284,11 +286,11 @@ def _line(part: PartFile) -> str:
     return f"{part.path}\t{part.size_bytes}\t{part.statistics}\n"
 
 
-def _is_digest(said: str | None, files: Iterable[PartFile]) -> bool:
-    if said is not None and not said.startswith(DIGEST_SIGN):
+def _is_digest(recorded: str | None, files: Iterable[PartFile]) -> bool:
+    if recorded is not None and not recorded.startswith(DIGEST_SIGN):
         # As builds wrote it that could not add to it.
-        return said == hashlib.blake2b("".join(sorted(map(_line, files))).encode(), digest_size=16).hexdigest()
-    return said == digest(files)
+        return recorded == hashlib.blake2b("".join(sorted(map(_line, files))).encode(), digest_size=16).hexdigest()
+    return recorded == digest(files)
 
 
 def open_store(path: Path) -> StoreInfo:
@@ -342,7 +344,7 @@ def committed_state(path: Path) -> StoreInfo | None:
 
 
 def read_content(directory: Path, version: int) -> dict[str, Any] | None:
-    """Return what this package said when it added a version of `epochs`; None where another program added it.
+    """Return what this package wrote in the commit of a version of `epochs`; None where another program added it.
 
     Raises
     ------
@@ -351,16 +353,18 @@ def read_content(directory: Path, version: int) -> dict[str, Any] | None:
     """  # noqa: DOC501  (the constructor of an error is taken for one)
     actions = read_commit(directory, version)
     info, file = commit_info(actions), commit_file(directory, version)
-    said, checksum = info.get(COMMIT_KEY), info.get(CHECKSUM_KEY)
-    if said is None:
-        ours = checksum is not None or any(APP in str(action.get("txn")) for action in actions)
-        if ours or not info:
+    statement, checksum = info.get(COMMIT_KEY), info.get(CHECKSUM_KEY)
+    if statement is None:
+        is_own = checksum is not None or any(APP in str(action.get("txn")) for action in actions)
+        if is_own or not info:
             raise damaged(file, "it does not say what was committed")
         return None
     try:
-        content = json.loads(said)
+        content = json.loads(statement)
         # Releases that kept no digests kept no checksum either: damage in one place cannot take away both.
-        if ("digests" in content) != (checksum is not None) or (checksum is not None and checksum_of(said) != checksum):
+        if ("digests" in content) != (checksum is not None) or (
+            checksum is not None and checksum_of(statement) != checksum
+        ):
             raise damaged(file, "what it says of the commit is not what was committed")
     except (TypeError, ValueError) as error:
         raise damaged(file, f"what it says of the commit cannot be read: {error}") from error
@@ -369,9 +373,9 @@ def read_content(directory: Path, version: int) -> dict[str, Any] | None:
     return content
 
 
-def checksum_of(said: str) -> str:
+def checksum_of(statement: str) -> str:
     """Return the checksum of what a commit says."""
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(statement.encode(), digest_size=16).hexdigest()
 
 
 def info_of(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:

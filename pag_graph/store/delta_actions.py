@@ -102,8 +102,8 @@ def read_checkpoint(file: Path, expected: tuple[int, str]) -> list[Action]:
     try:
         # A file of Parquet's is opened only now: a damaged one may ask for any amount of memory.
         with pq.ParquetFile(pa.BufferReader(content)) as parquet:
-            wanted = [name for name in _CHECKPOINT_SCHEMA.names if name in parquet.schema_arrow.names]
-            rows = parquet.read(wanted).to_pylist()
+            columns = [name for name in _CHECKPOINT_SCHEMA.names if name in parquet.schema_arrow.names]
+            rows = parquet.read(columns).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise damaged(file, f"it is no checkpoint: {error}") from error
     return [{name: value} for row in rows for name, value in row.items() if value is not None]

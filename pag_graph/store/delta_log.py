@@ -113,12 +113,12 @@ def latest(directory: Path, *, since: int = -1) -> int:
 
 def versions(directory: Path) -> list[int]:
     """Return the numbers of the versions that the log of a table still knows, ascending."""
-    return sorted(int(found[1]) for found in _named(directory, _COMMIT))
+    return sorted(int(match[1]) for match in _named(directory, _COMMIT))
 
 
 def checkpoints(directory: Path) -> list[int]:
     """Return the numbers of the versions of a table that have a checkpoint, ascending."""
-    return sorted(int(found[1]) for found in _named(directory, _CHECKPOINT))
+    return sorted(int(match[1]) for match in _named(directory, _CHECKPOINT))
 
 
 def checkpoint_file(directory: Path, version: int) -> Path:
@@ -149,7 +149,7 @@ def _named(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
     except OSError as error:
         message = f"{directory / FOLDER} cannot be listed: {error}."
         raise StoreError(message, "See who may read it.", {"path": str(directory)}) from error
-    return [found for name in names if (found := pattern.fullmatch(name))]
+    return [match for name in names if (match := pattern.fullmatch(name))]
 
 
 def commit_file(directory: Path, version: int) -> Path:
@@ -191,8 +191,8 @@ def read_commit(directory: Path, version: int) -> list[Action]:
 
 def commit_info(actions: Iterable[Action]) -> Action:
     """Return what a version says of itself; empty where it says nothing."""
-    found = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
-    return found if isinstance(found, dict) else {}
+    info = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
+    return info if isinstance(info, dict) else {}
 
 
 def read_state(directory: Path, version: int) -> TableState:
@@ -303,12 +303,12 @@ def _after(directory: Path, newest: Iterable[Action], before: TableState) -> Tab
 
 def base_of(directory: Path, version: int, newest: list[Action]) -> Base:
     """Return where reading a version begins, of which `newest` is what it says."""
-    said = commit_info(newest).get(_BASE)
-    if said is not None:
+    statement = commit_info(newest).get(_BASE)
+    if statement is not None:
         try:
-            checkpoint = said["checkpoint"]
+            checkpoint = statement["checkpoint"]
             base = Base(
-                version=int(said["version"]),
+                version=int(statement["version"]),
                 checkpoint=checkpoint and (int(checkpoint["size"]), str(checkpoint["crc32"])),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -317,8 +317,8 @@ def base_of(directory: Path, version: int, newest: list[Action]) -> Base:
             return base
         raise damaged(commit_file(directory, version), f"it says that reading begins at {base.version}")
     # Written by another program.
-    known = max((number for number in checkpoints(directory) if number <= version), default=None)
-    return Base(version=0) if known is None else Base(version=known, checkpoint=(-1, ""))
+    newest_checkpoint = max((number for number in checkpoints(directory) if number <= version), default=None)
+    return Base(version=0) if newest_checkpoint is None else Base(version=newest_checkpoint, checkpoint=(-1, ""))
 
 
 def _replay(actions: Iterable[Action], files: dict[str, PartFile], transactions: dict[str, int]) -> str:
@@ -330,8 +330,8 @@ def _replay(actions: Iterable[Action], files: dict[str, PartFile], transactions:
             files.pop(_path(remove), None)
         elif transaction := action.get("txn"):
             transactions[transaction["appId"]] = int(transaction["version"])
-        elif said := action.get("metaData"):
-            id_ = str(said["id"])
+        elif metadata := action.get("metaData"):
+            id_ = str(metadata["id"])
         elif (protocol := action.get("protocol")) and int(protocol["minReaderVersion"]) > PROTOCOL["minReaderVersion"]:
             message = f"protocol {protocol['minReaderVersion']}"
             raise ValueError(message)
@@ -426,21 +426,21 @@ def write_version(
     -----
     Reads and writes what is new, but for one version of `CHECKPOINT_EVERY`.
     """
-    version, now = before.version + 1, int(datetime.now(UTC).timestamp() * 1000)
+    version, now_ms = before.version + 1, int(datetime.now(UTC).timestamp() * 1000)
     (directory / FOLDER).mkdir(parents=True, exist_ok=True)
     checkpoint = None
     if before.version > 0 and before.version % CHECKPOINT_EVERY == 0:
-        checkpoint = _write_checkpoint(directory, schema, _whole(directory, before))
-    if kept := before.more or bool(before.files.keys() & files.keys()):
+        checkpoint = _write_checkpoint(directory, schema, _with_all_files(directory, before))
+    if appends := before.more or bool(before.files.keys() & files.keys()):
         base = before.base if checkpoint is None else Base(version=before.version, checkpoint=checkpoint)
     else:
         base = Base(version=version)
     actions: list[Action] = [
         {
             "commitInfo": {
-                "timestamp": now,
+                "timestamp": now_ms,
                 "operation": "WRITE",
-                "operationParameters": {"mode": "Append" if kept else "Overwrite", "partitionBy": "[]"},
+                "operationParameters": {"mode": "Append" if appends else "Overwrite", "partitionBy": "[]"},
                 "engineInfo": f"pag-graph/{_product()}",
                 _BASE: {
                     "version": base.version,
@@ -449,20 +449,27 @@ def write_version(
                 **info,
             }
         },
-        {"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}},
+        {"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now_ms}},
     ]
     if base.version == version:
         # A reader that begins here has to know what the table is.
-        id_ = before.id or _whole(directory, before).id or str(uuid.uuid4())
-        actions += [{"protocol": PROTOCOL}, {"metaData": metadata_action(schema, id_, now)}]
+        id_ = before.id or _with_all_files(directory, before).id or str(uuid.uuid4())
+        actions += [{"protocol": PROTOCOL}, {"metaData": metadata_action(schema, id_, now_ms)}]
     actions += [
-        {"add": add_action(part, now) | {"dataChange": path not in moved and path not in before.files}}
+        {"add": add_action(part, now_ms) | {"dataChange": path not in moved and path not in before.files}}
         for path, part in files.items()
         # The next version looks here for what it replaces.
         if path not in before.files or part.provisional
     ]
     actions += [
-        {"remove": {"path": path, "deletionTimestamp": now, "dataChange": path not in moved, "size": part.size_bytes}}
+        {
+            "remove": {
+                "path": path,
+                "deletionTimestamp": now_ms,
+                "dataChange": path not in moved,
+                "size": part.size_bytes,
+            }
+        }
         for path, part in before.files.items()
         if path not in files
     ]
@@ -470,7 +477,7 @@ def write_version(
     return version
 
 
-def _whole(directory: Path, state: TableState) -> TableState:
+def _with_all_files(directory: Path, state: TableState) -> TableState:
     """Return a state with all its files and the table's name, which a tip need not say."""
     return read_state(directory, state.version) if state.more else state
 

@@ -57,11 +57,11 @@ def read_description(root: Path) -> tuple[TraceMeta, dict[str, pa.Table]]:
 
 def source_findings(root: Path, gaps: Gaps | None) -> pa.Table:
     """Return what was odd about a trace before it was built: what its reader said, files that changed, and gaps."""
-    found = no_findings()
+    findings_read = no_findings()
     if (root / FINDINGS).is_file():
-        found = _read_table(root, FINDINGS, PAG_FINDINGS)
-        check_nulls(found, PAG_FINDINGS, where=str(root / FINDINGS))
-    return pa.concat_tables([found, *changed_files(root), *(gaps.findings() if gaps else [])])
+        findings_read = _read_table(root, FINDINGS, PAG_FINDINGS)
+        check_nulls(findings_read, PAG_FINDINGS, where=str(root / FINDINGS))
+    return pa.concat_tables([findings_read, *changed_files(root), *(gaps.findings() if gaps else [])])
 
 
 def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:

@@ -49,7 +49,7 @@ def findings(
     pa.Table
         `rows` rows of `PAG_FINDINGS`.
     """
-    given = {
+    values = {
         "finding": finding,
         "severity": str(severity),
         "worker": worker,
@@ -63,7 +63,7 @@ def findings(
     }
     columns = []
     for field in PAG_FINDINGS:
-        value = given[field.name]
+        value = values[field.name]
         if value is None or isinstance(value, str | int | np.integer):
             scalar = int(value) if isinstance(value, np.integer) else value
             columns.append(pa.repeat(pa.scalar(scalar, field.type), rows))

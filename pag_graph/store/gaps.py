@@ -39,7 +39,7 @@ class Gaps:
         """Return what was found; a row per worker that lacks events."""
         if not self._missing:
             return []
-        found = findings(
+        finding = findings(
             "events_missing",
             Severity.ERROR,
             "built from what is there; what the missing events would have told is not known",
@@ -50,4 +50,4 @@ class Gaps:
             limit=0,
             unit="events",
         )
-        return [found]
+        return [finding]

@@ -156,10 +156,10 @@ def _use(marker: int, folder: Path) -> Use:
         maker = json.loads(os.pread(marker, 4096, 0) or b"{}")
     except ValueError:
         maker = {}
-    own = _machine()
+    this_machine = _machine()
     # Without an entry: killed before it wrote one. After a restart of the machine no earlier process lives.
-    here = not maker or any(maker.get(key) == own[key] for key in own)
-    return Use.DEAD if here else Use.UNKNOWN
+    is_this_machine = not maker or any(maker.get(key) == this_machine[key] for key in this_machine)
+    return Use.DEAD if is_this_machine else Use.UNKNOWN
 
 
 def remove_claimed(folder: Path) -> None:

@@ -38,13 +38,13 @@ class Commit:
 
 def commits(info: StoreInfo) -> list[Commit]:
     """Return the commits of a store up to a state of it, oldest first, as far as Delta's log still knows them."""
-    directory, found = info.path / "epochs", []
+    directory, commits_found = info.path / "epochs", []
     for version in range(info.versions["epochs"], -1, -1):
         if not commit_file(directory, version).exists():
             break
         content = read_content(directory, version)
         if content is not None:
-            found.append(
+            commits_found.append(
                 Commit(
                     id=content["commit_id"],
                     version=version,
@@ -57,4 +57,4 @@ def commits(info: StoreInfo) -> list[Commit]:
                     made=content.get("made") or {},
                 )
             )
-    return found[::-1]
+    return commits_found[::-1]

@@ -34,14 +34,14 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def refusals(place: Path, what: str, kind: type[PagGraphError]) -> Iterator[None]:
+def refusals(place: Path, subject: str, kind: type[PagGraphError]) -> Iterator[None]:
     """Turn what the file system says against writing into one of our errors.
 
     Parameters
     ----------
     place
         What is being written.
-    what
+    subject
         What it is, such as ``The trace``; may be empty.
     kind
         Class of the error.
@@ -58,12 +58,12 @@ def refusals(place: Path, what: str, kind: type[PagGraphError]) -> Iterator[None
     except (PagGraphError, BrokenPipeError):
         raise
     except OSError as error:
-        raise refused(place, what, error, kind) from error
+        raise refused(place, subject, error, kind) from error
 
 
-def refused(place: Path, what: str, error: Exception, kind: type[PagGraphError]) -> PagGraphError:
+def refused(place: Path, noun: str, error: Exception, kind: type[PagGraphError]) -> PagGraphError:
     """Return what to raise where the file system refuses to write."""
-    subject = f"{what} {place}" if what else str(place)
+    subject = f"{noun} {place}" if noun else str(place)
     message = f"{subject} cannot be written: {error}."
     hint = "Choose a place that can be written."
     if getattr(error, "errno", None) in NO_ROOM:
@@ -103,21 +103,21 @@ def whole_file(target: Path) -> Iterator[Path]:
         place.parent.mkdir(parents=True, exist_ok=True)
         clean_beside(place)
         temporary = place.with_name(f".{place.name[:_NAME_CHARACTERS]}.{uuid.uuid4().hex}.tmp")
-        held = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            lock(held)
+            lock(descriptor)
             yield temporary
             # A disk over a network says only now that it is full.
-            os.fsync(held)
+            os.fsync(descriptor)
             if place.exists():
                 with suppress(OSError):
-                    os.fchmod(held, place.stat().st_mode & 0o7777)
+                    os.fchmod(descriptor, place.stat().st_mode & 0o7777)
             temporary.replace(place)
         finally:
             try:
                 temporary.unlink(missing_ok=True)
             finally:
-                os.close(held)
+                os.close(descriptor)
 
 
 def write_whole(target: Path, content: str | bytes) -> None:
@@ -174,8 +174,8 @@ def check_output(file: Path | None, *endings: str) -> None:
     if file is None:
         return
     if file.suffix and file.suffix.lower() not in endings:
-        written = endings[0].removeprefix(".").upper()
-        message = f"{file} ends in {file.suffix}, and {written} would be written."
+        format_name = endings[0].removeprefix(".").upper()
+        message = f"{file} ends in {file.suffix}, and {format_name} would be written."
         raise InvalidParameterError(message, f"Choose a name that ends in {endings[0]}.", {"path": str(file)})
     check_file_place(file)
 
@@ -211,25 +211,25 @@ def whole_folder(
     Path
         The folder to fill.
     """
-    whole = parts is None or _is_exchangeable(target, parts)
+    is_whole = parts is None or _is_exchangeable(target, parts)
     clean_beside(target)
-    parent = target.parent if whole else target
+    parent = target.parent if is_whole else target
     prefix = f".{target.name[:_NAME_CHARACTERS]}."
     with held_folder(parent, prefix, ".tmp") as folder:
-        fresh = folder / _NEW / target.name if whole else folder / _NEW
-        fresh.mkdir(parents=True)
-        yield fresh
+        new_folder = folder / _NEW / target.name if is_whole else folder / _NEW
+        new_folder.mkdir(parents=True)
+        yield new_folder
         if check is not None:
             check()
-        names = [target.name] if whole else [name for name in parts or () if (fresh / name).exists()]
+        names = [target.name] if is_whole else [name for name in parts or () if (new_folder / name).exists()]
         _put_in_place(folder, parent, names)
 
 
 def _is_exchangeable(target: Path, parts: Collection[str]) -> bool:
     if not os.path.lexists(target):
         return True
-    here = Path.cwd()
-    if target.is_symlink() or target.is_mount() or target == here or target in here.parents:
+    current = Path.cwd()
+    if target.is_symlink() or target.is_mount() or target == current or target in current.parents:
         return False
     return os.access(target.parent, os.W_OK) and all(
         entry.name in parts or _leftover_pattern(target.name).fullmatch(entry.name) for entry in target.iterdir()
@@ -240,11 +240,11 @@ def _put_in_place(folder: Path, parent: Path, names: Sequence[str]) -> None:
     """Move what is new from a held folder to its place."""
     new, old = folder / _NEW, folder / _OLD
     if len(names) == 1:
-        fresh, place = new / names[0], parent / names[0]
+        new_entry, place = new / names[0], parent / names[0]
         if not os.path.lexists(place):
-            fresh.rename(place)
+            new_entry.rename(place)
             return
-        if _exchange(fresh, place):
+        if _exchange(new_entry, place):
             return
     old.mkdir()
     (folder / _NAMES).write_text("\n".join(names), encoding="utf-8")
@@ -277,13 +277,13 @@ def _put_back(folder: Path, parent: Path) -> None:
             (old / name).rename(place)
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(first: Path, second: Path) -> bool:
     """Exchange two names in one step; False where the system cannot."""
     rename = _renameat2()
     if rename is None:
         return False
-    done = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
-    return bool(done == 0)
+    status = rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
+    return bool(status == 0)
 
 
 @cache
@@ -322,11 +322,11 @@ def clean_beside(target: Path, *, dry_run: bool = False) -> dict[Path, int]:
     pattern = _leftover_pattern(target.name)
     for parent in (target.parent, target):
         try:
-            found = sorted(Path(entry) for entry in os.scandir(parent) if pattern.fullmatch(entry.name))
+            leftovers = sorted(Path(entry) for entry in os.scandir(parent) if pattern.fullmatch(entry.name))
         except OSError:
             # There is no such folder, or it is somebody else's.
             continue
-        for path in found:
+        for path in leftovers:
             size = size_of(path)
             # What may not be touched stays.
             with suppress(OSError):
@@ -367,18 +367,18 @@ def _clean(path: Path, parent: Path, *, dry_run: bool) -> bool:
 
 def _remove_file(path: Path, *, dry_run: bool) -> bool:
     try:
-        held = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        if lock(held) is not Lock.OURS:
+        if lock(descriptor) is not Lock.OURS:
             return False
         if not dry_run:
             path.unlink()
     except OSError:
         return False
     finally:
-        os.close(held)
+        os.close(descriptor)
     return True
 
 

@@ -98,14 +98,14 @@ def staging(store: Path, *, alone: bool = True) -> Iterator[Path]:
         raise StoreError(message, "Remove the link, or make the folder that it names.", {"path": str(store)})
     is_new = not store.exists()
     try:
-        with refusals(store, "The store", StoreError), held_folder(store, STAGING) as held:
-            _remove_unfinished(store, own=held)
+        with refusals(store, "The store", StoreError), held_folder(store, STAGING) as folder_held:
+            _remove_unfinished(store, own_folder=folder_held)
             try:
-                yield held / "slices"
+                yield folder_held / "slices"
             except BaseException:
                 # What went wrong is what counts: if this fails too, the next build does it.
                 with suppress(PagGraphError, OSError):
-                    _remove_unfinished(store, own=held, failed=True)
+                    _remove_unfinished(store, own_folder=folder_held, failed=True)
                     if not alone:
                         (store / f"{STAGING}{uuid.uuid4().hex}").mkdir()
                 raise
@@ -118,12 +118,12 @@ def staging(store: Path, *, alone: bool = True) -> Iterator[Path]:
         raise
 
 
-def _remove_unfinished(store: Path, *, own: Path, failed: bool = False) -> None:
+def _remove_unfinished(store: Path, *, own_folder: Path, failed: bool = False) -> None:
     """Remove what was never visible and never will be; leaves all where another build may still commit it."""
-    if not failed and not _builds(store, own).dead:
+    if not failed and not _builds(store, own_folder).dead:
         # To list all files of a store takes as long as it is old.
         return
-    files, builds = _files(store), _builds(store, own)
+    files, builds = _files(store), _builds(store, own_folder)
     if builds.living or builds.unknown:
         if failed:
             # Nobody can tell our files from theirs: an empty folder says to the next build to look.
@@ -143,14 +143,14 @@ def _remove(files: Mapping[Path, int], folders: Sequence[Path]) -> None:
                 remove_claimed(folder)
 
 
-def _builds(store: Path, own: Path | None = None) -> _Builds:
-    found = _Builds([], [], [])
-    of = {Use.LIVING: found.living, Use.DEAD: found.dead, Use.UNKNOWN: found.unknown}
+def _builds(store: Path, own_folder: Path | None = None) -> _Builds:
+    builds = _Builds([], [], [])
+    folders_by_use = {Use.LIVING: builds.living, Use.DEAD: builds.dead, Use.UNKNOWN: builds.unknown}
     for folder in sorted(store.glob(f"{STAGING}*")):
-        if folder != own and folder.is_dir() and not folder.is_symlink():
+        if folder != own_folder and folder.is_dir() and not folder.is_symlink():
             with claimed(folder) as use:
-                of[use].append(folder)
-    return found
+                folders_by_use[use].append(folder)
+    return builds
 
 
 # --- Versions ---------------------------------------------------------------------------------------------------------
@@ -159,10 +159,10 @@ def _builds(store: Path, own: Path | None = None) -> _Builds:
 def _files(store: Path) -> dict[Path, int]:
     """Return the files of rows, and of commits that were not finished, with their bytes.
 
-    To be called before anybody asks who builds, and what is committed after that: then a file that is seen belongs to a
-    build that is seen to live, or to one that has ended and whose commit is seen.
+    Call this first, then look for builds, then for commits: then each file listed here belongs to a build that is seen
+    to live, or to one that has ended and whose commit is seen.
     """
-    found = {}
+    sizes = {}
     for table in ALL_TABLES:
         names = (_ROWS, STATE_NAME, SENDS_NAME)
         patterns = (*((store / table, name) for name in names), (store / table / FOLDER, _UNFINISHED_COMMIT))
@@ -170,8 +170,8 @@ def _files(store: Path) -> dict[Path, int]:
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
                     if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                        found[Path(entry)] = size_of(Path(entry))
-    return found
+                        sizes[Path(entry)] = size_of(Path(entry))
+    return sizes
 
 
 def _pinned(store: Path) -> list[Commit]:
@@ -273,36 +273,38 @@ def vacuum(
         message = f"older_than is {older_than_s}, and must not be negative."
         raise InvalidParameterError(message)
     store = Path(os.path.abspath(path))  # noqa: PTH100  (links stay links, and `..` has no name)
-    beside = clean_beside(store, dry_run=dry_run)
+    beside_store = clean_beside(store, dry_run=dry_run)
     files, builds = _files(store), _builds(store)
     pinned = _pinned(store)
     if not pinned and not any(builds):
-        if beside or (store / "meta.json").is_file():
-            return Garbage(unfinished=beside)
+        if beside_store or (store / "meta.json").is_file():
+            return Garbage(unfinished=beside_store)
         message = f"There is no store at {path}, and nothing is left of one."
         raise StoreNotFoundError(message, "Name a store that `pag build` made, or a trace.", {"path": str(path)})
     now = time.time()
-    old = [folder for folder in builds.unknown if older_than_s is not None and _changed_s(folder) <= now - older_than_s]
-    unknown = [folder for folder in builds.unknown if folder not in old]
-    kept = _kept(store, pinned[:-keep_versions], pinned[1:], now - (older_than_s or 0))
-    states = [state for state in pinned if state.version in kept] + pinned[-keep_versions:]
+    outdated = [
+        folder for folder in builds.unknown if older_than_s is not None and _changed_s(folder) <= now - older_than_s
+    ]
+    unknown = [folder for folder in builds.unknown if folder not in outdated]
+    kept_versions = _why_kept(store, pinned[:-keep_versions], pinned[1:], now - (older_than_s or 0))
+    states = [state for state in pinned if state.version in kept_versions] + pinned[-keep_versions:]
     needed = _needed(store, states, oldest=False)
     if pinned:
         info = open_store(store)
         needed |= {store / table / Path(file).name for table in info.versions for file in info.files(table)}
         needed |= {store / "epochs" / name for name in files_of_state(info.state)}
-    never = _never_visible(store, files, pinned)
+    never_visible = _never_visible(store, files, pinned)
     garbage = Garbage(
-        replaced={file: size for file, size in files.items() if file not in needed and file not in never},
-        unfinished=beside,
-        kept=kept,
+        replaced={file: size for file, size in files.items() if file not in needed and file not in never_visible},
+        unfinished=beside_store,
+        kept=kept_versions,
         building=bool(builds.living),
         unknown=unknown,
     )
     folders: list[Path] = []
     if not builds.living and not unknown:
-        folders = [*builds.dead, *old]
-        garbage.unfinished |= {file: size for file, size in never.items() if file not in needed}
+        folders = [*builds.dead, *outdated]
+        garbage.unfinished |= {file: size for file, size in never_visible.items() if file not in needed}
     garbage.unfinished |= {folder: size_of(folder) for folder in folders}
     if not dry_run:
         files_only = {file: size for file, size in garbage.unfinished.items() if file in files}
@@ -314,15 +316,15 @@ def vacuum(
     return garbage
 
 
-def _kept(store: Path, old: Sequence[Commit], successors: Sequence[Commit], since: float) -> dict[int, str]:
+def _why_kept(store: Path, replaced: Sequence[Commit], successors: Sequence[Commit], since_s: float) -> dict[int, str]:
     """Say of replaced states why they stay, if they do."""
-    kept = {}
-    for state, successor in zip(old, successors, strict=False):
+    reasons = {}
+    for state, successor in zip(replaced, successors, strict=False):
         if is_read(store, state.version):
-            kept[state.version] = "open in a process on this machine"
-        elif datetime.fromisoformat(successor.committed).timestamp() > since:
-            kept[state.version] = f"replaced at {successor.committed}"
-    return kept
+            reasons[state.version] = "open in a process on this machine"
+        elif datetime.fromisoformat(successor.committed).timestamp() > since_s:
+            reasons[state.version] = f"replaced at {successor.committed}"
+    return reasons
 
 
 def _changed_s(folder: Path) -> float:

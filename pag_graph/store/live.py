@@ -51,13 +51,13 @@ def followed(store: Path) -> Iterator[Path]:
     folder = store / LIVE
     with refusals(store, "The store", StoreError):
         folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    with ExitStack() as ours:
-        ours.callback(os.close, held)
-        if lock(held) is Lock.OTHERS:
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    with ExitStack() as cleanup:
+        cleanup.callback(os.close, descriptor)
+        if lock(descriptor) is Lock.OTHERS:
             message = f"{store} is followed by another process."
             raise StoreConflictError(message, "Wait until it ends, or choose another place.", {"path": str(store)})
-        ours.callback(_remove_if_empty, store, folder)
+        cleanup.callback(_remove_if_empty, store, folder)
         yield folder
 
 
@@ -175,12 +175,12 @@ def read_status(store: Path) -> dict[str, Any]:
     """
     file = store / LIVE / _STATUS
     try:
-        found = orjson.loads(file.read_bytes())
+        status = orjson.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         message = f"Nothing is known of a run that goes on into {store}."
         hint = "Follow its trace: `pag follow TRACE STORE`."
         raise StoreNotFoundError(message, hint, {"path": str(store)}) from error
-    return dict(found)
+    return dict(status)
 
 
 def write_units(folder: Path, units: Sequence[Mapping[str, Any]]) -> None:

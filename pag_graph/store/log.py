@@ -100,13 +100,13 @@ class TraceLog:
         order = np.argsort(workers, kind="stable")
         places = np.empty(len(row), np.int32)
         names: list[str] = []
-        for mine in np.split(order, np.flatnonzero(np.diff(workers[order])) + 1):
-            if not len(mine):
+        for rows_of_worker in np.split(order, np.flatnonzero(np.diff(workers[order])) + 1):
+            if not len(rows_of_worker):
                 continue
-            known = self.chunks[int(workers[mine[0]])]
-            place = np.searchsorted([chunk.first_row for chunk in known], row[mine], side="right") - 1
-            places[mine] = len(names) + place
-            names += [chunk.file for chunk in known]
+            chunks = self.chunks[int(workers[rows_of_worker[0]])]
+            place = np.searchsorted([chunk.first_row for chunk in chunks], row[rows_of_worker], side="right") - 1
+            places[rows_of_worker] = len(names) + place
+            names += [chunk.file for chunk in chunks]
         return pa.DictionaryArray.from_arrays(places, pa.array(names, pa.string()))
 
     def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -128,17 +128,17 @@ class TraceLog:
         TraceFormatError
             If a file is damaged.
         """
-        known = self.chunks.get(worker, ())
-        wanted = [chunk for chunk in known if low < chunk.first_row + chunk.rows and chunk.first_row < high]
-        for file, group in groupby(wanted, key=lambda chunk: chunk.file):
-            mine = list(group)
-            groups = sorted({chunk.row_group for chunk in mine})
+        chunks = self.chunks.get(worker, ())
+        touched = [chunk for chunk in chunks if low < chunk.first_row + chunk.rows and chunk.first_row < high]
+        for file, group in groupby(touched, key=lambda chunk: chunk.file):
+            chunks_of_file = list(group)
+            groups = sorted({chunk.row_group for chunk in chunks_of_file})
             with self._file(worker, file) as parquet:
                 sizes = [parquet.metadata.row_group(number).num_rows for number in groups]
                 names = with_values(parquet.metadata, groups, columns)
                 table = read_groups(parquet, groups, names, where=str(self.root / file), threads=False)
             starts = dict(zip(groups, accumulate(sizes, initial=0), strict=False))
-            for chunk in mine:
+            for chunk in chunks_of_file:
                 begin = max(low, chunk.first_row)
                 rows = min(high, chunk.first_row + chunk.rows) - begin
                 yield table.slice(starts[chunk.row_group] + chunk.offset + begin - chunk.first_row, rows)
@@ -227,35 +227,35 @@ class ForwardLog(TraceLog):
 
     def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read rows `low` to `high` (exclusive) of `worker` as `TraceLog.tables` does."""
-        known = self.chunks.get(worker, ())
-        firsts = [chunk.first_row for chunk in known]
-        at = low
-        while at < high:
-            chunk = known[bisect_right(firsts, at) - 1]
+        chunks = self.chunks.get(worker, ())
+        firsts = [chunk.first_row for chunk in chunks]
+        position = low
+        while position < high:
+            chunk = chunks[bisect_right(firsts, position) - 1]
             end = chunk.first_row + chunk.rows
-            if at == chunk.first_row and end < high:
+            if position == chunk.first_row and end < high:
                 # Whole row groups up to the one in which the stretch ends.
-                stop = known[bisect_right(firsts, high - 1) - 1].first_row
-                yield from TraceLog.tables(self, worker, at, stop, columns)
+                stop = chunks[bisect_right(firsts, high - 1) - 1].first_row
+                yield from TraceLog.tables(self, worker, position, stop, columns)
             else:
                 stop = min(end, high)
-                table = self._whole(worker, chunk, columns, again=end >= high)
-                yield table.slice(at - chunk.first_row, stop - at)
-            at = stop
+                table = self._chunk_rows(worker, chunk, columns, asked_again=end >= high)
+                yield table.slice(position - chunk.first_row, stop - position)
+            position = stop
 
-    def _whole(self, worker: int, chunk: Chunk, columns: Sequence[str], *, again: bool) -> pa.Table:
+    def _chunk_rows(self, worker: int, chunk: Chunk, columns: Sequence[str], *, asked_again: bool) -> pa.Table:
         """Return all rows of a chunk, and keep them if the next stretch will ask for it again."""
         if (chunk.file, chunk.row_group) in self.shared:
             return self._group(chunk, columns).slice(chunk.offset, chunk.rows)
-        known = self.kept.of(worker, chunk)
-        lacks = list(columns) if known is None else known.lacks(columns)
-        if lacks or known is None:
+        decoded = self.kept.of(worker, chunk)
+        lacks = list(columns) if decoded is None else decoded.lacks(columns)
+        if lacks or decoded is None:
             (table,) = TraceLog.tables(self, worker, chunk.first_row, chunk.first_row + chunk.rows, lacks)
-            known = Decoded(chunk, frozenset(lacks), table) if known is None else known.with_columns(lacks, table)
+            decoded = Decoded(chunk, frozenset(lacks), table) if decoded is None else decoded.with_columns(lacks, table)
             # The row before a stretch is asked for as well, so a group that ends with one is needed once more.
-            if again:
-                self.kept.keep(worker, known)
-        return known.select(columns)
+            if asked_again:
+                self.kept.keep(worker, decoded)
+        return decoded.select(columns)
 
     def _group(self, chunk: Chunk, columns: Sequence[str]) -> pa.Table:
         """Return all rows of the row group that a chunk is in, of all its workers."""
@@ -301,8 +301,8 @@ def stretches(trace: Trace, file: EventFile) -> Iterator[tuple[int, int, int, in
     TraceFormatError
         If the file tells of a time that is out of range; names the event.
     """
-    for group, told in enumerate(file.groups):
-        runs = [(told.worker, 0, *told[1:])] if told else _runs(trace.path, file.name, group)
+    for group, statistics in enumerate(file.groups):
+        runs = [(statistics.worker, 0, *statistics[1:])] if statistics else _runs(trace.path, file.name, group)
         for worker, offset, rows, t_min, t_max in runs:
             # Sums with such times overflow, and slices are planned with them.
             if t_min < _EARLIEST_NS or t_max > _LATEST_NS:

@@ -62,11 +62,13 @@ def merged_tables(parts: Sequence[tuple[Part, Description]]) -> dict[str, pa.Tab
         return dict(parts[0][1].tables)
     tables = {}
     for name, key in _KEYS.items():
-        pieces = [known.tables[name] for _, known in parts]
+        tables_of_parts = [known.tables[name] for _, known in parts]
         if name == "workers":
-            own = [np.isin(known.tables[name][key].to_numpy(), part.workers) for part, known in parts]
-            pieces = [piece.filter(mask) for piece, mask in zip(pieces, own, strict=True)] + pieces
-        rows = pa.concat_tables(pieces)
+            own_rows = [np.isin(known.tables[name][key].to_numpy(), part.workers) for part, known in parts]
+            tables_of_parts = [
+                table.filter(mask) for table, mask in zip(tables_of_parts, own_rows, strict=True)
+            ] + tables_of_parts
+        rows = pa.concat_tables(tables_of_parts)
         # The first of equal keys is kept.
         _, first = np.unique(rows[key].to_numpy(), return_index=True)
         tables[name] = rows.take(first)

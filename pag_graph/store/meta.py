@@ -73,41 +73,41 @@ class TraceMeta:
 
 def read_meta(file: Path) -> TraceMeta:
     """Read the description of a trace; whatever is wrong with it becomes an error that names the file."""
-    where = {"file": str(file)}
+    context = {"file": str(file)}
     try:
-        found = parse_json(file.read_text(encoding="utf-8"))
+        entries = parse_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         message = f"The trace at {file.parent} has no {META}."
-        raise TraceFormatError(message, CONVERT_AGAIN, where) from error
+        raise TraceFormatError(message, CONVERT_AGAIN, context) from error
     except (OSError, ValueError) as error:
         message = f"{file} cannot be read as JSON: {error}."
-        raise TraceFormatError(message, CONVERT_AGAIN, where) from error
-    if not isinstance(found, dict):
-        message = f"{file} holds {type(found).__name__}, not an object."
-        raise TraceFormatError(message, CONVERT_AGAIN, where)
-    version = found.get("format_version")
+        raise TraceFormatError(message, CONVERT_AGAIN, context) from error
+    if not isinstance(entries, dict):
+        message = f"{file} holds {type(entries).__name__}, not an object."
+        raise TraceFormatError(message, CONVERT_AGAIN, context)
+    version = entries.get("format_version")
     if version != TRACE_FORMAT_VERSION or type(version) is not int:
         raise FormatVersionError.from_found_and_known(where=str(file), found=version, known=TRACE_FORMAT_VERSION)
-    source = _entry(found, "source", dict, file)
-    dropped = _entry(found, "dropped", dict, file)
+    source = _entry(entries, "source", dict, file)
+    dropped = _entry(entries, "dropped", dict, file)
     return TraceMeta(
         format_version=version,
-        trace_id=_entry(found, "trace_id", str, file),
+        trace_id=_entry(entries, "trace_id", str, file),
         source=TraceSource(
             system=_entry(source, "system", str, file),
             version=_entry(source, "version", str, file),
             format=_entry(source, "format", str, file),
         ),
-        workers=_entry(found, "workers", int, file),
-        prepared=_entry(found, "prepared", bool, file),
-        aligned=_entry(found, "aligned", bool, file),
+        workers=_entry(entries, "workers", int, file),
+        prepared=_entry(entries, "prepared", bool, file),
+        aligned=_entry(entries, "aligned", bool, file),
         dropped={reason: _entry(dropped, reason, int, file) for reason in dropped},
-        complete=_entry(found, "complete", bool, file),
+        complete=_entry(entries, "complete", bool, file),
         missing_progress=tuple(
-            _scope_name(scope) for scope in _entry({"missing_progress": [], **found}, "missing_progress", list, file)
+            _scope_name(scope) for scope in _entry({"missing_progress": [], **entries}, "missing_progress", list, file)
         ),
-        rules=_rules(found, file),
-        idle_logged=_idle_logged(found, file),
+        rules=_rules(entries, file),
+        idle_logged=_idle_logged(entries, file),
     )
 
 
@@ -117,19 +117,19 @@ def write_meta(meta: TraceMeta, file: Path) -> None:
     file.write_text(text + "\n", encoding="utf-8")
 
 
-def _rules(found: dict[str, object], file: Path) -> RuleSet:
-    word = found.get("rules", str(RuleSet.TIMELY))
+def _rules(entries: dict[str, object], file: Path) -> RuleSet:
+    word = entries.get("rules", str(RuleSet.TIMELY))
     if not isinstance(word, str) or word not in set(RuleSet):
         message = f"{file}: the entry 'rules' is {word!r}, and must be one of {', '.join(RuleSet)}."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file), "entry": "rules"})
     return RuleSet(str(word))
 
 
-def _idle_logged(found: dict[str, object], file: Path) -> bool | None:
-    if found.get("idle_logged") is None:
-        source = found["source"]
+def _idle_logged(entries: dict[str, object], file: Path) -> bool | None:
+    if entries.get("idle_logged") is None:
+        source = entries["source"]
         return _IDLE_LOGGED.get(str(source.get("format"))) if isinstance(source, dict) else None
-    return _entry(found, "idle_logged", bool, file)
+    return _entry(entries, "idle_logged", bool, file)
 
 
 def _scope_name(scope: object) -> str:

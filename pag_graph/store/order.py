@@ -49,22 +49,22 @@ class Violation:
     @property
     def message(self) -> str:
         """What is wrong, without the file."""
-        who = f"worker {self.worker}: event seq {self.seq}"
+        event = f"worker {self.worker}: event seq {self.seq}"
         match self.rule:
             case "duplicate_seq":
-                return f"{who} occurs more than once"
+                return f"{event} occurs more than once"
             case "seq_order":
-                return f"{who} follows event seq {self.previous_seq}, though numbers must increase"
+                return f"{event} follows event seq {self.previous_seq}, though numbers must increase"
             case "clock":
                 back = self.limit - self.observed
-                return f"{who} happened {back} ns before event seq {self.previous_seq}, which precedes it in the log"
+                return f"{event} happened {back} ns before event seq {self.previous_seq}, which precedes it in the log"
             case "epoch":
                 return (
-                    f"{who} is of epoch {self.observed}, but event seq {self.previous_seq} before it is of"
+                    f"{event} is of epoch {self.observed}, but event seq {self.previous_seq} before it is of"
                     f" epoch {self.limit}"
                 )
             case _:
-                return f"{who} has a worker, seq, epoch or time out of range: {self.observed} (limit {self.limit})"
+                return f"{event} has a worker, seq, epoch or time out of range: {self.observed} (limit {self.limit})"
 
 
 def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Table | None = None) -> Violation | None:
@@ -97,11 +97,11 @@ def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Tab
     if not events.num_rows:
         return None
     worker, seq, epoch, t_ns = (events[name].to_numpy() for name in ORDER_COLUMNS)
-    same = worker[1:] == worker[:-1]
+    same_worker = worker[1:] == worker[:-1]
     suspects: list[tuple[int, int, Violation]] = []
 
     def suspect(rank: int, row: int, rule: str, before: int | None, observed: int, limit: int) -> None:
-        found = Violation(
+        violation = Violation(
             rule=rule,
             worker=int(worker[row]),
             seq=int(seq[row]),
@@ -109,7 +109,7 @@ def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Tab
             observed=observed,
             limit=limit,
         )
-        suspects.append((row, rank, found))
+        suspects.append((row, rank, violation))
 
     for values, (least, limit) in zip((worker, seq, epoch, t_ns), ORDER_LIMITS.values(), strict=True):
         if (row := _first((values < least) | (values > limit))) is not None:
@@ -117,13 +117,13 @@ def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Tab
     if prepared:
         if (row := _first_repeat(worker, seq)) is not None:
             suspect(1, row, "duplicate_seq", row, int(seq[row]), int(seq[row]))
-    elif (row := _first(same & (seq[1:] <= seq[:-1]), 1)) is not None:
-        again = bool((seq[:row][worker[:row] == worker[row]] == seq[row]).any())
-        suspect(1, row, "duplicate_seq" if again else "seq_order", row - 1, int(seq[row]), int(seq[row - 1]))
+    elif (row := _first(same_worker & (seq[1:] <= seq[:-1]), 1)) is not None:
+        is_repeated = bool((seq[:row][worker[:row] == worker[row]] == seq[row]).any())
+        suspect(1, row, "duplicate_seq" if is_repeated else "seq_order", row - 1, int(seq[row]), int(seq[row - 1]))
     for rank, (rule, values) in enumerate((("clock", t_ns), ("epoch", epoch)), start=2):
-        if (row := _first(same & (values[1:] < values[:-1]), 1)) is not None:
+        if (row := _first(same_worker & (values[1:] < values[:-1]), 1)) is not None:
             suspect(rank, row, rule, row - 1, int(values[row]), int(values[row - 1]))
-    return min(suspects, key=lambda found: found[:2])[2] if suspects else None
+    return min(suspects, key=lambda violation: violation[:2])[2] if suspects else None
 
 
 def check_events(trace: Trace, events: pa.Table, *, previous: pa.Table | None = None) -> None:
@@ -145,15 +145,15 @@ def check_events(trace: Trace, events: pa.Table, *, previous: pa.Table | None = 
     TraceFormatError
         Names file, worker and both events of the first violation in order of worker and position.
     """
-    found = find_violation(events, prepared=trace.meta.prepared, previous=previous)
-    if found is None:
+    violation = find_violation(events, prepared=trace.meta.prepared, previous=previous)
+    if violation is None:
         return
-    where = trace.file_of(worker=found.worker, seq=found.seq)
-    message = f"{where}: {found.message}."
+    where = trace.file_of(worker=violation.worker, seq=violation.seq)
+    message = f"{where}: {violation.message}."
     raise TraceFormatError(
         message,
         "The log contradicts itself, so its graph would be wrong. Record the run again, or repair the log.",
-        {"file": where, **asdict(found)},
+        {"file": where, **asdict(violation)},
     )
 
 
@@ -173,12 +173,12 @@ def _order_schema() -> pa.Schema:
     return pa.schema([TRACE_EVENTS.field(name) for name in ORDER_COLUMNS])
 
 
-def _first(found: NDArray[np.bool_], shift: int = 0) -> int | None:
+def _first(mask: NDArray[np.bool_], shift: int = 0) -> int | None:
     """Return the index of the first true element plus `shift`."""
-    if not found.size:
+    if not mask.size:
         return None
-    index = int(found.argmax())
-    return index + shift if found[index] else None
+    index = int(mask.argmax())
+    return index + shift if mask[index] else None
 
 
 def _first_repeat(worker: NDArray[Any], seq: NDArray[Any]) -> int | None:

@@ -70,8 +70,8 @@ class PartFile:
     @property
     def checksum(self) -> str | None:
         """CRC-32 of its bytes, in hexadecimal; None for files of releases that kept none."""
-        found = _CHECKSUM.search(self.path)
-        return found[1] if found else None
+        match = _CHECKSUM.search(self.path)
+        return match[1] if match else None
 
 
 def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool = False) -> PartFile | None:
@@ -109,7 +109,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     if content.schema != schema:
         content = content.cast(schema)
     directory = store / table
-    written: list[pq.FileMetaData] = []
+    footers: list[pq.FileMetaData] = []
     # In memory first: the checksum is that of what was meant, whatever the disk makes of it.
     file = pa.BufferOutputStream()
     path = f"{PROVISIONAL if provisional else _FINAL}{uuid.uuid4().hex}"
@@ -122,7 +122,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
             # Statistics of words are made anew for every batch, and take longer than the words; nobody skips by them.
             write_batch_size=_ROW_GROUP,
             write_statistics=integers,
-            metadata_collector=written,
+            metadata_collector=footers,
             use_dictionary=words,
             # Neighbouring ids and times differ by little: all their bytes but the last ones are the same. Differences
             # with zstd took half as long again to write, and a tenth more room.
@@ -143,15 +143,15 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
         path=path,
         size_bytes=buffer.size,
         rows=content.num_rows,
-        statistics=_statistics(content, integers, written[0]),
+        statistics=_statistics(content, integers, footers[0]),
     )
 
 
 @lru_cache(maxsize=1 << 14)
 def bounds(table: str, statistics: str) -> tuple[int | None, ...]:
     """Return what the statistics of a file say of the columns of `BOUNDS`; a follower asks at every commit."""
-    said = orjson.loads(statistics)
-    (least, largest), columns = (said.get(f"{bound}Values", {}) for bound in ("min", "max")), _KINDS[table][1]
+    values = orjson.loads(statistics)
+    (least, largest), columns = (values.get(f"{bound}Values", {}) for bound in ("min", "max")), _KINDS[table][1]
     return (*(least.get(column) for column in columns), *(largest.get(column) for column in columns))
 
 
@@ -183,15 +183,15 @@ def discard(store: Path, table: str, parts: Iterable[PartFile]) -> None:
         (store / table / part.path).unlink(missing_ok=True)
 
 
-def _statistics(content: pa.Table, integers: Sequence[str], written: pq.FileMetaData) -> str:
+def _statistics(content: pa.Table, integers: Sequence[str], footer: pq.FileMetaData) -> str:
     """Return what Delta keeps of a file; its footer knows the bounds of integers already."""
     low, high = {}, {}
-    groups = [written.row_group(group) for group in range(written.num_row_groups)]
+    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
     for place, name in enumerate(content.column_names):
         if name in integers:
             known = (group.column(place).statistics for group in groups)
-            if bounds := [(told.min, told.max) for told in known if told.has_min_max]:
-                low[name], high[name] = min(least for least, _ in bounds), max(most for _, most in bounds)
+            if bounds := [(column.min, column.max) for column in known if column.has_min_max]:
+                low[name], high[name] = min(lowest for lowest, _ in bounds), max(highest for _, highest in bounds)
     nulls = {name: content[name].null_count for name in content.column_names}
     return json.dumps({"numRecords": content.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
 
@@ -202,7 +202,7 @@ _known: set[tuple[str, int, int]] = set()
 """Path, size and time of last change of files that this process has checked."""
 
 
-def check_parts(directory: Path, parts: Sequence[PartFile], *, again: bool = False) -> None:
+def check_parts(directory: Path, parts: Sequence[PartFile], *, reread: bool = False) -> None:
     """Compare files with what was committed, byte by byte, each once per process.
 
     Parameters
@@ -211,7 +211,7 @@ def check_parts(directory: Path, parts: Sequence[PartFile], *, again: bool = Fal
         Of their table.
     parts
         The files; of those without a checksum only the size is compared.
-    again
+    reread
         Whether to read also files that were checked before.
 
     Raises
@@ -222,10 +222,10 @@ def check_parts(directory: Path, parts: Sequence[PartFile], *, again: bool = Fal
     if len(parts) > 1 and sum(part.size_bytes for part in parts) > _SEVERAL:
         # Reading and summing both leave the interpreter to others.
         with ThreadPoolExecutor(min(len(parts), len(os.sched_getaffinity(0)))) as threads:
-            list(threads.map(lambda part: _check_part(directory, part, again=again), parts))
+            list(threads.map(lambda part: _check_part(directory, part, reread=reread), parts))
         return
     for part in parts:
-        _check_part(directory, part, again=again)
+        _check_part(directory, part, reread=reread)
 
 
 def check_sizes(directory: Path, parts: Iterable[PartFile]) -> None:
@@ -249,12 +249,12 @@ def check_sizes(directory: Path, parts: Iterable[PartFile]) -> None:
 
 def _check_size(file: Path, part: PartFile) -> os.stat_result:
     try:
-        found = file.stat()
+        status = file.stat()
     except FileNotFoundError as error:
         raise damaged(file, "it is missing") from error
-    if found.st_size != part.size_bytes:
-        raise damaged(file, f"it has {found.st_size:,} bytes, and {part.size_bytes:,} were written")
-    return found
+    if status.st_size != part.size_bytes:
+        raise damaged(file, f"it has {status.st_size:,} bytes, and {part.size_bytes:,} were written")
+    return status
 
 
 def check_rows(directory: Path, part: PartFile) -> None:
@@ -282,12 +282,12 @@ def check_rows(directory: Path, part: PartFile) -> None:
         raise damaged(file, f"it has {rows:,} rows, and {part.rows:,} were committed")
 
 
-def _check_part(directory: Path, part: PartFile, *, again: bool) -> None:
+def _check_part(directory: Path, part: PartFile, *, reread: bool) -> None:
     file = directory / part.path
     try:
-        found = _check_size(file, part)
-        state = (str(file), found.st_size, found.st_mtime_ns)
-        if part.checksum is None or (state in _known and not again):
+        status = _check_size(file, part)
+        state = (str(file), status.st_size, status.st_mtime_ns)
+        if part.checksum is None or (state in _known and not reread):
             return
         checksum = _checksum(file)
     except FileNotFoundError as error:
@@ -307,8 +307,8 @@ def _checksum(file: Path) -> str:
     return f"{total:08x}"
 
 
-def damaged(file: Path, why: str) -> StoreError:
+def damaged(file: Path, reason: str) -> StoreError:
     """Return the error for a file of a table, in the table's directory or its log, that is not as it was written."""
     directory = file.parent.parent if file.parent.name == "_delta_log" else file.parent
-    message = f"{file}, of the table {directory.name} of the store {directory.parent}, is damaged: {why}."
+    message = f"{file}, of the table {directory.name} of the store {directory.parent}, is damaged: {reason}."
     return StoreError(message, MENDING, {"file": str(file), "table": directory.name, "path": str(directory.parent)})

@@ -85,10 +85,14 @@ class Keep(NamedTuple):
         rows = info.scan("epochs").filter(pl.col("epoch") <= int(info.run["last_answered_epoch"])).sort("epoch")
         epochs = rows.select("epoch", "end_ns").collect()
         if self.epochs is not None:
-            kept = epochs.tail(self.epochs)
+            kept_epochs = epochs.tail(self.epochs)
         else:
-            kept = epochs.filter(pl.col("end_ns") >= pl.col("end_ns").last() - self.span_ns)
-        return int(kept["epoch"][0]) if kept.height < epochs.height or (kept.height and _late(info)) else None
+            kept_epochs = epochs.filter(pl.col("end_ns") >= pl.col("end_ns").last() - self.span_ns)
+        return (
+            int(kept_epochs["epoch"][0])
+            if kept_epochs.height < epochs.height or (kept_epochs.height and _late(info))
+            else None
+        )
 
     def _exceeded(self, info: StoreInfo) -> bool:
         """Say, by what is known of files, whether a store may hold so much more that it is worth while."""
@@ -98,8 +102,8 @@ class Keep(NamedTuple):
         bounds, span_ns = info.bounds("epochs"), self.span_ns or 0
         if not bounds.height:
             return False
-        there: Any = bounds.select(pl.col("max_end_ns").max() - pl.col("min_end_ns").min()).item()
-        return int(there) > span_ns + span_ns // _SLACK
+        span_held: Any = bounds.select(pl.col("max_end_ns").max() - pl.col("min_end_ns").min()).item()
+        return int(span_held) > span_ns + span_ns // _SLACK
 
 
 def _late(info: StoreInfo) -> bool:
@@ -157,7 +161,7 @@ def removal(info: StoreInfo, first: int) -> Removal:
                 cuts.cut(name, ~older, near)
     except BaseException:
         for name, swap in cuts.swaps.items():
-            discard(info.path, name, swap.come)
+            discard(info.path, name, swap.added)
         raise
     return Removal(cuts.swaps, removed)
 
@@ -171,31 +175,31 @@ class _Cuts:
 
     def cut(self, table: str, stays: pl.Expr, near: pl.Expr) -> None:
         """Leave some rows of the files that can hold others."""
-        come: list[PartFile] = []
-        gone: list[PartFile] = []
+        added: list[PartFile] = []
+        removed: list[PartFile] = []
         # Known from here on, so that what is written is removed if the rest cannot be.
         self.swaps[table] = Swap((), (), same_rows=False)
         for part in self._info.parts(table, near):
             rows = self._read(table, part)
-            left = rows.filter(stays)
-            if left.height < rows.height:
-                gone.append(part)
-                written = write_part(self._info.path, table, left.to_arrow(), provisional=part.provisional)
-                come += [written] if written else []
-            self.swaps[table] = Swap(tuple(come), tuple(gone), same_rows=False)
+            kept_rows = rows.filter(stays)
+            if kept_rows.height < rows.height:
+                removed.append(part)
+                new_part = write_part(self._info.path, table, kept_rows.to_arrow(), provisional=part.provisional)
+                added += [new_part] if new_part else []
+            self.swaps[table] = Swap(tuple(added), tuple(removed), same_rows=False)
 
     def ends_of_edges(self, first: int) -> pl.Series:
         """Return the vertices before an epoch at which edges that stay begin or end."""
         near = (pl.col("min_epoch") < first) | (pl.col("min_src_epoch") < first)
         swap = self.swaps["edges"]
-        gone = {part.path for part in swap.gone}
-        stay = [part for part in self._info.parts("edges", near) if part.path not in gone]
-        found = [pl.Series("id", [], pl.Int64)]
-        for part in (*stay, *swap.come):
+        removed = {part.path for part in swap.removed}
+        stay = [part for part in self._info.parts("edges", near) if part.path not in removed]
+        vertices = [pl.Series("id", [], pl.Int64)]
+        for part in (*stay, *swap.added):
             rows = self._read("edges", part)
             for end, epoch in (("src", "src_epoch"), ("dst", "epoch")):
-                found.append(rows.filter(pl.col(epoch) < first)[end].alias("id"))
-        return pl.concat(found).unique()
+                vertices.append(rows.filter(pl.col(epoch) < first)[end].alias("id"))
+        return pl.concat(vertices).unique()
 
     def _read(self, table: str, part: PartFile) -> pl.DataFrame:
         folder = self._info.path.absolute() / table

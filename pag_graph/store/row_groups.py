@@ -37,11 +37,11 @@ class Decoded(NamedTuple):
         """Return those columns that nobody has asked for."""
         return [name for name in columns if name not in self.columns]
 
-    def with_columns(self, names: Sequence[str], more: pa.Table) -> Decoded:
+    def with_columns(self, names: Sequence[str], added: pa.Table) -> Decoded:
         """Return the same rows with more columns."""
         table = self.table
-        for name in more.column_names:
-            table = table.append_column(more.schema.field(name), more[name])
+        for name in added.column_names:
+            table = table.append_column(added.schema.field(name), added[name])
         return Decoded(self.chunk, self.columns.union(names), table)
 
     def select(self, columns: Sequence[str]) -> pa.Table:
@@ -76,9 +76,9 @@ class RowGroups:
         """Keep a chunk in the place of what there was of it, and of the worker's oldest one; if there is room."""
         with self._lock:
             before = self._of.pop(worker, ())
-            others = [group for group in before if not group.is_of(decoded.chunk)][1 - _OF_EACH :]
+            groups_kept = [group for group in before if not group.is_of(decoded.chunk)][1 - _OF_EACH :]
             self._bytes -= sum(group.table.nbytes for group in before)
-            groups = (*others, decoded) if self._bytes < _KEPT_BYTES else ()
+            groups = (*groups_kept, decoded) if self._bytes < _KEPT_BYTES else ()
             if groups:
                 self._of[worker] = groups
                 self._bytes += sum(group.table.nbytes for group in groups)

@@ -139,13 +139,13 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        message = f"it states {twice!r} twice"
+        repeated = next(name for name in names if names.count(name) > 1)
+        message = f"it states {repeated!r} twice"
         raise ValueError(message)
-    return found
+    return entries
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)

@@ -385,11 +385,11 @@ class Spool:
         if findings is not None and self._written.get(FINDINGS) != findings:
             _write(self.root / FINDINGS, findings)
             self._written[FINDINGS] = findings
-        whole = len(parts) == parts[0][0].processes and all(
+        is_complete = len(parts) == parts[0][0].processes and all(
             self._lanes[worker].ended and self._lanes[worker].finished for part, _ in parts for worker in part.workers
         )
         lost = [[worker, *stretch] for worker, lane in sorted(self._lanes.items()) for stretch in lane.lost]
-        meta = merged_meta(parts, workers=tables["workers"].num_rows, complete=whole, lost=lost)
+        meta = merged_meta(parts, workers=tables["workers"].num_rows, complete=is_complete, lost=lost)
         if self._written.get(META) != meta:
             _write(self.root / META, meta)
             self._written[META] = meta

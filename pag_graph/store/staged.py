@@ -32,11 +32,11 @@ def staged(path: Path, parts: Mapping[str, Sequence[PartFile]], **about: Unpack[
         Nothing is written. Its version of `epochs` is the one that the commit will have; it has no others.
     """
     previous = about["previous"]
-    since = -1 if previous is None else previous.versions["epochs"]
+    last_version = -1 if previous is None else previous.versions["epochs"]
     return _Staged(
         path=path,
         run=about["run"],
-        versions={"epochs": latest(path / "epochs", since=since) + 1},
+        versions={"epochs": latest(path / "epochs", since=last_version) + 1},
         closed_epochs=about["closed_epochs"],
         dropped=about["dropped"],
         events=about["events"],
@@ -65,7 +65,7 @@ class _Staged(StoreInfo):
             files = {part.path: part for part in self.new.get(name, ())}
             if self.kept is not None and (name in self.unchanged or (self.keep and name in GROWING)):
                 stay = self.kept.table(name).files
-                whole = name in self.unchanged
-                files = {path: part for path, part in stay.items() if whole or not part.provisional} | files
+                is_unchanged = name in self.unchanged
+                files = {path: part for path, part in stay.items() if is_unchanged or not part.provisional} | files
             self._tables[name] = TableState(version=-1, base=Base(version=0), files=files)
         return self._tables[name]

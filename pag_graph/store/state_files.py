@@ -121,11 +121,11 @@ def read_state_file(store: Path, pin: Mapping[str, Any]) -> bytes:
     return content
 
 
-def _read(store: Path, name: str, shape: re.Pattern[str], said: str) -> bytes:
-    """Read a file whose name holds the checksum of its bytes; `said` tells who names it."""
+def _read(store: Path, name: str, shape: re.Pattern[str], named_by: str) -> bytes:
+    """Read a file whose name holds the checksum of its bytes; `named_by` tells who names it."""
     file = store / _TABLE / name
     if not shape.fullmatch(name):
-        raise damaged(store / _TABLE / "_delta_log", f"{said} {name!r}")
+        raise damaged(store / _TABLE / "_delta_log", f"{named_by} {name!r}")
     try:
         content = file.read_bytes()
     except OSError as error:

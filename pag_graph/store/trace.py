@@ -211,11 +211,11 @@ class Trace:
         """
         names = list(TRACE_EVENTS.names if columns is None else columns)
         _check_names(names)
-        wanted = None if workers is None else np.unique(np.fromiter(workers, np.int64))
+        wanted_workers = None if workers is None else np.unique(np.fromiter(workers, np.int64))
         parts = [
             part
             for file in self.files
-            if (part := read_events(self.path, file, names, wanted)) is not None and part.num_rows
+            if (part := read_events(self.path, file, names, wanted_workers)) is not None and part.num_rows
         ]
         self.check_same()
         if not parts:
@@ -356,10 +356,10 @@ def _refuse_empty(root: Path) -> NoReturn:
 def _stamp(root: Path) -> tuple[str, int, int, int] | None:
     """Return what differs between the folder of a trace and one that takes its place."""
     try:
-        found = root.stat()
+        status = root.stat()
     except OSError:
         return None
-    return os.uname().nodename, found.st_dev, found.st_ino, found.st_ctime_ns
+    return os.uname().nodename, status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def _replaced(root: Path) -> TraceFormatError:

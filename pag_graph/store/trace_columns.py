@@ -78,10 +78,10 @@ def check_vocabulary(table: pa.Table, *, where: str) -> None:
         column = table[name]
         # The dictionaries are small; rows are searched only to name the event.
         encoded = pa.types.is_dictionary(column.type)
-        found = {
+        words_used = {
             word for chunk in column.chunks for word in (chunk.dictionary if encoded else chunk.unique()).to_pylist()
         }
-        for word in sorted(found - words - {None}):
+        for word in sorted(words_used - words - {None}):
             row = pc.index(column.cast(pa.string()), value=word).as_py()
             if row >= 0:
                 message = f"{where}: {_event_at(table, row)} has the unknown {name} {word!r}."
@@ -103,10 +103,10 @@ def check_ranges(table: pa.Table, *, where: str) -> None:
     for name, limit in LIMITS.items():
         if name not in table.column_names:
             continue
-        found = pc.min_max(table[name]).as_py()
-        if found["min"] is None or (found["min"] >= 0 and found["max"] <= limit):
+        bounds = pc.min_max(table[name]).as_py()
+        if bounds["min"] is None or (bounds["min"] >= 0 and bounds["max"] <= limit):
             continue
-        value = found["min"] if found["min"] < 0 else found["max"]
+        value = bounds["min"] if bounds["min"] < 0 else bounds["max"]
         row = pc.index(table[name], value=pa.scalar(value, table[name].type)).as_py()
         message = f"{where}: {_event_at(table, row)} has {value} in the column {name}; it goes from 0 to {limit}."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": where, "column": name, "row": row})
@@ -118,9 +118,9 @@ def _event_at(table: pa.Table, row: int) -> str:
     return " ".join([*known, f"(row {row})"])
 
 
-def check_columns(found: pa.Schema, declared: pa.Schema, *, where: str) -> None:
+def check_columns(actual: pa.Schema, declared: pa.Schema, *, where: str) -> None:
     """Refuse a table that lacks a column or has one of another type; `where` names its file."""
-    available = dict(zip(found.names, found.types, strict=True))
+    available = dict(zip(actual.names, actual.types, strict=True))
     absent = (name for name in declared.names if name not in available)
     if missing := [name for name in absent if not is_optional(declared.field(name))]:
         raise MissingColumnError.from_missing_and_available(where=where, missing=missing, available=list(available))

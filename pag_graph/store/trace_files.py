@@ -84,9 +84,9 @@ def changed_files(root: Path) -> list[pa.Table]:
         return []
     sums = written_sums(root)
     names = sorted({*sums, *_file_names(root)})
-    found = _file_names(root)
+    file_names = _file_names(root)
     with ThreadPoolExecutor() as pool:
-        present = dict(zip(found, pool.map(lambda name: _checksum(root / name), found), strict=True))
+        present = dict(zip(file_names, pool.map(lambda name: _checksum(root / name), file_names), strict=True))
     changed = [name for name in names if sums.get(name) != present.get(name)]
     action = "read as it is; it was damaged or edited after it was written, and answers may be wrong"
     return [findings("file_changed", Severity.ERROR, action, rows=len(changed), file=changed)] if changed else []
