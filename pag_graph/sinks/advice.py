@@ -37,5 +37,5 @@ def utilisation_picture(advice: Advice) -> str:
         }
         for thread, after in sorted(advice.plan.after.items())
     ]
-    where = f"{advice.window.name} ({duration(advice.window.span_ns)})"
-    return draw(_CHART, rows, title=f"Utilisation of threads, {where}", labels={}, workers={})
+    window_title = f"{advice.window.name} ({duration(advice.window.span_ns)})"
+    return draw(_CHART, rows, title=f"Utilisation of threads, {window_title}", labels={}, workers={})

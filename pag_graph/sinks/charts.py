@@ -72,13 +72,13 @@ def picture(analysis: Analysis[Any], result: pa.Table | Report, *, run: Run, sna
     if chart.kind == "timeline":
         assert snapshot is not None  # noqa: S101  (checked above)
         return timeline(snapshot)
-    where = "" if snapshot is None else f", {snapshot.window.name} ({duration(snapshot.window.span_ns)})"
+    window_title = "" if snapshot is None else f", {snapshot.window.name} ({duration(snapshot.window.span_ns)})"
     rows = [{name: short(value, _LETTERS) for name, value in row.items()} for row in table_of(result).to_pylist()]
     labels, workers = (
         {number: short(name, _LETTERS) for number, name in names.items()}
         for names in (operator_labels(run), run.worker_names)
     )
-    return draw(chart, rows, title=f"{analysis.name}{where}", labels=labels, workers=workers)
+    return draw(chart, rows, title=f"{analysis.name}{window_title}", labels=labels, workers=workers)
 
 
 def draw(
@@ -243,15 +243,15 @@ def _collected(chart: Chart, rows: Sequence[Row], series: Sequence[str], names: 
         if chart.interval:
             bar.low, bar.high = (row[column] for column in chart.interval)
     ranked = sorted(bars, key=lambda name: (order.get(name, 0), -bars[name].size, name))
-    shown, rest = ranked[:_BARS], ranked[_BARS:]
+    shown, other_names = ranked[:_BARS], ranked[_BARS:]
     result = {name: bars[name] for name in shown}
-    if rest:
-        other = _Bar([{} for _ in chart.y])
-        for name in rest:
-            for measure, more in zip(other.parts, bars[name].parts, strict=True):
-                for part, value in more.items():
+    if other_names:
+        bar_of_others = _Bar([{} for _ in chart.y])
+        for name in other_names:
+            for measure, amounts in zip(bar_of_others.parts, bars[name].parts, strict=True):
+                for part, value in amounts.items():
                     measure[part] = measure.get(part, 0) + value
-        result[f"({len(rest)} others)"] = other
+        result[f"({len(other_names)} others)"] = bar_of_others
     return result
 
 
@@ -364,11 +364,11 @@ def _waterfall(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
 def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
     """Draw the series that reach farthest; how many are left out is said."""
     width, left = 900, 90
-    (across,), (up,) = chart.x, chart.y
+    (across,), (measure,) = chart.x, chart.y
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        if row[across] is not None and row[up] is not None:
-            series.setdefault(_name(row, chart.colour, names), []).append((row[across], row[up]))
+        if row[across] is not None and row[measure] is not None:
+            series.setdefault(_name(row, chart.colour, names), []).append((row[across], row[measure]))
     farthest = sorted(series, key=lambda name: (-max(abs(value) for _, value in series[name]), name))
     shown = farthest[:_SERIES]
     legend, high_legend = _legend(shown, left, 44, width)
@@ -383,7 +383,7 @@ def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
         share = (point[0] - low_x) / (high_x - low_x) if high_x > low_x else 0.5
         return left + share * (right - left), bottom - (point[1] - low_y) / (high_y - low_y) * _PLOT
 
-    show_x, show_y = _shown(across), _shown(up)
+    show_x, show_y = _shown(across), _shown(measure)
     across_marks = [(place((tick, low_y))[0], show_x(tick)) for tick in svg.ticks(low_x, high_x, 10)]
     shapes = [*legend, *svg.marks(across_marks, bottom + 16)]
     for tick in svg.ticks(low_y, high_y):
@@ -391,7 +391,7 @@ def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
         shapes.append(svg.line((left, y), (right, y), svg.GRID))
         shapes.append(_text(left - 8, y + 4, show_y(tick), anchor="end", fill=svg.FAINT))
     shapes.append(_text((left + right) / 2, bottom + 34, _titled(across), anchor="middle", fill=svg.FAINT))
-    shapes.append(_text(20, top - 6, _titled(up), fill=svg.FAINT))
+    shapes.append(_text(20, top - 6, _titled(measure), fill=svg.FAINT))
     for number, name in enumerate(shown):
         ordered = sorted(series[name])
         colour = _colour(name, number)
@@ -409,43 +409,48 @@ def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
 
 def _matrix(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
     """Draw a heat map; the value stands in every cell."""
-    (across,), (down,), value = chart.x, chart.y, chart.value
+    (across,), (row_column,), value = chart.x, chart.y, chart.value
     assert value is not None  # noqa: S101  (every definition of a matrix has one)
     sums: dict[tuple[int, int], float] = {}
     for row in rows:
-        if row[across] is not None and row[down] is not None:
-            cell = (row[down], row[across])
+        if row[across] is not None and row[row_column] is not None:
+            cell = (row[row_column], row[across])
             sums[cell] = sums.get(cell, 0) + (row[value] or 0)
     keys = sorted({key for cell in sums for key in cell})
     shown, show = keys[:_CELLS], _shown(value)
     left, top = 150, 84
-    most = max((amount for cell, amount in sums.items() if set(cell) <= set(shown)), default=0) or 1
+    largest = max((amount for cell, amount in sums.items() if set(cell) <= set(shown)), default=0) or 1
     shapes = [
-        _text(left, 42, f"{_titled(value)} ({_titled(down)} down, {_titled(across)} across)", fill=svg.FAINT),
+        _text(left, 42, f"{_titled(value)} ({_titled(row_column)} down, {_titled(across)} across)", fill=svg.FAINT),
         *(
             _text(
-                left + (at + 0.5) * _CELL, top - 8, svg.shortened(names.workers.get(key, str(key)), 10), anchor="middle"
+                left + (column + 0.5) * _CELL,
+                top - 8,
+                svg.shortened(names.workers.get(key, str(key)), 10),
+                anchor="middle",
             )
-            for at, key in enumerate(shown)
+            for column, key in enumerate(shown)
         ),
-        _text(left - 30, top - 8, _titled(down), anchor="end", fill=svg.FAINT),
+        _text(left - 30, top - 8, _titled(row_column), anchor="end", fill=svg.FAINT),
     ]
-    for at_row, key_row in enumerate(shown):
-        y = top + at_row * _CELL * 0.6
+    for row_number, key_row in enumerate(shown):
+        y = top + row_number * _CELL * 0.6
         shapes.append(_text(left - 10, y + _CELL * 0.3 + 4, svg.shortened(names.worker(key_row), 20), anchor="end"))
-        for at, key in enumerate(shown):
+        for column, key in enumerate(shown):
             amount = sums.get((key_row, key), 0)
-            share = amount / most
+            share = amount / largest
             # From white to a dark blue; the writing turns white where it is dark.
             shade = "#" + "".join(f"{round(255 - share * (255 - full)):02x}" for full in (0x1D, 0x4F, 0x7C))
-            x = left + at * _CELL
-            about = f"{_titled(down)} {names.worker(key_row)}, {_titled(across)} {names.worker(key)}: {show(amount)}"
+            x = left + column * _CELL
+            tooltip = (
+                f"{_titled(row_column)} {names.worker(key_row)}, {_titled(across)} {names.worker(key)}: {show(amount)}"
+            )
             ink = "#ffffff" if share > 0.55 else svg.INK  # noqa: PLR2004
             cell_shapes = [svg.rect(x, y, _CELL - 2, _CELL * 0.6 - 2, shade, stroke=svg.GRID)]
             if amount:
                 words = _short(amount, show)
                 cell_shapes.append(_text(x + _CELL / 2, y + _CELL * 0.3 + 4, words, anchor="middle", fill=ink))
-            shapes.append(svg.group(*cell_shapes, title=about))
+            shapes.append(svg.group(*cell_shapes, title=tooltip))
     bottom = int(top + len(shown) * _CELL * 0.6) + 8
     if len(keys) > len(shown):
         shapes.append(_text(left, bottom + 10, f"{len(keys) - len(shown)} more workers are not drawn", fill=svg.FAINT))

@@ -62,10 +62,10 @@ def vertices(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None)
     chosen = chosen_epochs(run, epochs)
     if chosen is None:
         return _read(run, spark, "vertices")
-    near = _nearby(run, spark, chosen)
-    inside = near.filter(near.epoch.isin(list(chosen))).select("id")
+    nearby = _nearby(run, spark, chosen)
+    inside = nearby.filter(nearby.epoch.isin(list(chosen))).select("id")
     touched = _ends(edges(run, spark, chosen)).union(inside).distinct()
-    return near.join(touched, on="id", how="left_semi")
+    return nearby.join(touched, on="id", how="left_semi")
 
 
 def _nearby(run: Run, spark: SparkSession, epochs: Sequence[int]) -> DataFrame:
@@ -213,21 +213,21 @@ def waits(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None) ->
     from pyspark.sql import functions as f
 
     local = [str(kind) for kind in LOCAL_TYPES]
-    found = edges(run, spark, epochs)
-    ends = found.filter(f.col("type") == str(ActivityType.WAITING))
+    edges_read = edges(run, spark, epochs)
+    ends = edges_read.filter(f.col("type") == str(ActivityType.WAITING))
     columns = ("src", "dst", "epoch", "start_ns", "duration_ns")
-    none = f.lit(None)
-    then = ends.select(
+    null = f.lit(None)
+    then_links = ends.select(
         *columns,
         f.lit("then").alias("type"),
-        none.cast("string").alias("message"),
+        null.cast("string").alias("message"),
         f.col("duration_ns").alias("waited_ns"),
-        none.cast("bigint").alias("channel"),
-        none.cast("bigint").alias("records"),
+        null.cast("bigint").alias("channel"),
+        null.cast("bigint").alias("records"),
     )
     waited = ends.select("dst", f.col("duration_ns").alias("waited_ns"))
-    released = (
-        found.filter(~f.col("type").isin(local))
+    released_links = (
+        edges_read.filter(~f.col("type").isin(local))
         .join(waited, on="dst")
         .select(
             *columns,
@@ -236,13 +236,13 @@ def waits(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None) ->
             *("waited_ns", "channel", "records"),
         )
     )
-    both = then.unionByName(released)
+    all_links = then_links.unionByName(released_links)
     everything = (
         _read(run, spark, "vertices") if epochs is None else _nearby(run, spark, chosen_epochs(run, epochs) or ())
     )
     source = everything.select(f.col("id").alias("src"), f.col("segment").alias("source"))
     # The vertex that ends a wait begins a segment and gives it its id.
-    links = both.join(source, on="src").drop("src").withColumnRenamed("source", "src")
+    links = all_links.join(source, on="src").drop("src").withColumnRenamed("source", "src")
     links = links.select("src", "dst", *(name for name in links.columns if name not in {"src", "dst"}))
     segments = (
         _read(run, spark, "vertices")
@@ -300,11 +300,11 @@ def critical(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None)
     ids = f.broadcast(_ends(on_path).distinct())
     # The path of a round may use edges that end in an epoch before or after it.
     everything = _read(run, spark, "edges")
-    near = everything.join(ids.withColumnRenamed("id", "src"), on="src", how="left_semi").unionByName(
+    touching = everything.join(ids.withColumnRenamed("id", "src"), on="src", how="left_semi").unionByName(
         everything.join(ids.withColumnRenamed("id", "dst"), on="dst", how="left_semi")
     )
     marked = f.broadcast(on_path.withColumn("critical", f.lit(True)))  # noqa: FBT003  (Spark's own signature)
-    links = near.distinct().join(marked, on=["src", "dst", "type"], how="left").fillna({"critical": False})
+    links = touching.distinct().join(marked, on=["src", "dst", "type"], how="left").fillna({"critical": False})
     links = links.select(*STORE_TABLES["edges"].names, "critical")
     return _read(run, spark, "vertices").join(_ends(links).distinct(), on="id", how="left_semi"), links
 
@@ -333,15 +333,15 @@ def find(graph: Any, question: Question) -> DataFrame:
         schema = shape.edges if column.element in named else shape.vertices
         return bool(pa.types.is_integer(schema.field(column.name).type))
 
-    found: DataFrame = graph.find(str(question.motif))
+    matches: DataFrame = graph.find(str(question.motif))
     if question.condition is not None:
-        found = found.filter(
+        matches = matches.filter(
             to_spark(question.condition, lambda column: f.col(column.element).getField(column.name), is_whole)
         )
     chosen = chosen_fields(question.motif, shape, question.columns)
-    return found.select(
+    return matches.select(
         *(
-            f.struct(*(f.col(name).getField(each).alias(each) for each in fields)).alias(name)
+            f.struct(*(f.col(name).getField(field).alias(field) for field in fields)).alias(name)
             for name, fields in chosen.items()
         )
     )

@@ -105,13 +105,13 @@ def match_picture(
     workers = sorted({worker_of(vertex) for vertex in times})
     lanes = {worker: _TOP + index * _LANE for index, worker in enumerate(workers)}
     x = _places(sorted(set(times.values())), _WIDTH - _LEFT - _RIGHT)
-    at = {vertex: (_LEFT + x[t_ns], lanes[worker_of(vertex)]) for vertex, t_ns in times.items()}
+    points = {vertex: (_LEFT + x[t_ns], lanes[worker_of(vertex)]) for vertex, t_ns in times.items()}
     names: dict[int, list[str]] = {}
     for edge in motif.edges.values():
         for name, end in ((edge.src, "src"), (edge.dst, "dst")):
-            known = names.setdefault(row[edge.name][end], [])
-            if name in motif.columns and name not in known:
-                known.append(name)
+            names_of_vertex = names.setdefault(row[edge.name][end], [])
+            if name in motif.columns and name not in names_of_vertex:
+                names_of_vertex.append(name)
     height = _TOP + len(workers) * _LANE + _BOTTOM
     drawn = [
         svg.text(12, 20, title, font_weight=600),
@@ -122,18 +122,18 @@ def match_picture(
         drawn.append(lane_label(names_of_workers or {}, worker, 12, y + 4))
         drawn.append(svg.line((_LEFT - 8, y), (_WIDTH - 12, y), "#e4e4e4"))
     for line in lines:
-        drawn += _edge(line, at[line.src], at[line.dst])
+        drawn += _edge(line, points[line.src], points[line.dst])
     # Names stand where no message leaves or arrives.
-    above = {line.src for line in lines if at[line.src][1] < at[line.dst][1]}
-    above |= {line.dst for line in lines if at[line.dst][1] < at[line.src][1]}
+    labelled_above = {line.src for line in lines if points[line.src][1] < points[line.dst][1]}
+    labelled_above |= {line.dst for line in lines if points[line.dst][1] < points[line.src][1]}
     first = min(times.values())
-    for vertex, (left, y) in at.items():
-        name_y, time_y = (y - 26, y - 13) if vertex in above else (y + 20, y + 33)
+    for vertex, (left, y) in points.items():
+        name_y, time_y = (y - 26, y - 13) if vertex in labelled_above else (y + 20, y + 33)
         drawn.append(svg.circle(left, y, 5, "#ffffff", stroke=svg.INK, stroke_width=1.6))
         if label := ", ".join(names.get(vertex, [])):
             drawn.append(svg.text(left, name_y, label, text_anchor="middle"))
-        since = f"+{duration(times[vertex] - first)}"
-        drawn.append(svg.text(left, time_y, since, text_anchor="middle", class_="small"))
+        elapsed = f"+{duration(times[vertex] - first)}"
+        drawn.append(svg.text(left, time_y, elapsed, text_anchor="middle", class_="small"))
     drawn.append(svg.text(12, height - 12, _NOTE, class_="small"))
     return svg.document(drawn, _WIDTH, height, style=_STYLE)
 
@@ -206,12 +206,12 @@ def draw_all(folder: Path, runs: Mapping[str, Run]) -> list[Path]:
     list of Path
         One file per pattern.
     """
-    written = []
+    files = []
     for name, (sample, parameters) in PICTURED.items():
         file = folder / f"motif-{name.replace('_', '-')}.svg"
         write_whole(file, pattern_picture(runs[sample], name, parameters))
-        written.append(file)
-    return written
+        files.append(file)
+    return files
 
 
 def _main() -> None:

@@ -165,15 +165,15 @@ def _numbered(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
     workers = pl.concat([pl.Series([None], dtype=pl.Int32), logged["worker"], pl.Series([None], dtype=pl.Int32)])
     numbers = pl.concat([pl.Series([None], dtype=pl.Int64), seqs, pl.Series([None], dtype=pl.Int64)])
 
-    def near(places: pl.Series) -> pl.Series:
-        own = workers.gather(places).eq_missing(rows["worker"])
-        return pl.select(pl.when(own).then(numbers.gather(places))).to_series()
+    def number_at(places: pl.Series) -> pl.Series:
+        same_worker = workers.gather(places).eq_missing(rows["worker"])
+        return pl.select(pl.when(same_worker).then(numbers.gather(places))).to_series()
 
-    before = near(ids.search_sorted(rows["first"], side="right"))
-    after = near(ids.search_sorted(rows["last"], side="left") + 1)
-    both = rows.with_columns(before=before, after=after)
+    before = number_at(ids.search_sorted(rows["first"], side="right"))
+    after = number_at(ids.search_sorted(rows["last"], side="left") + 1)
+    numbered_rows = rows.with_columns(before=before, after=after)
     is_sent = (pl.col("first") == pl.col("last")) & (pl.col("end") == 0)
-    return both.with_columns(
+    return numbered_rows.with_columns(
         from_seq=pl.when(pl.col("end") == 1)
         .then(pl.coalesce("after", "before"))
         .otherwise(pl.coalesce("before", "after")),
@@ -185,24 +185,24 @@ def _placed(run: Run, logs: pl.DataFrame) -> pl.DataFrame:
     """Add the rows of the files that hold the events."""
     sums = commits(run.info)[-1].made.get("files", {})
     files = pl.DataFrame(
-        [(name, each["bytes"], each["crc32"]) for name, each in sums.items()],
+        [(name, sums_of_file["bytes"], sums_of_file["crc32"]) for name, sums_of_file in sums.items()],
         schema={"file": pl.String, "bytes": pl.Int64, "crc32": pl.Int64},
         orient="row",
     )
     numbered = logs.with_row_index("place")
-    near = numbered.join(log_stretches(run), on="worker").filter(
+    stretches = numbered.join(log_stretches(run), on="worker").filter(
         pl.col("log_from_seq") <= pl.col("to_seq"), pl.col("log_to_seq") >= pl.col("from_seq")
     )
     dense = pl.col("log_to_seq") - pl.col("log_from_seq") + 1 == pl.col("log_rows")
     low = pl.max_horizontal("from_seq", "log_from_seq") - pl.col("log_from_seq")
     high = pl.min_horizontal("to_seq", "log_to_seq") - pl.col("log_from_seq")
-    held = near.select(
+    file_rows = stretches.select(
         "place",
         file="log_file",
         from_row=pl.col("log_from_row") + pl.when(dense).then(low).otherwise(0),
         to_row=pl.col("log_from_row") + pl.when(dense).then(high).otherwise(pl.col("log_rows") - 1),
     )
-    return numbered.join(held, on="place", how="left").join(files, on="file", how="left")
+    return numbered.join(file_rows, on="place", how="left").join(files, on="file", how="left")
 
 
 def touched_by_clock(run: Run, worker: int, *, domain: bool = False) -> pl.DataFrame:
@@ -231,16 +231,16 @@ def touched_by_clock(run: Run, worker: int, *, domain: bool = False) -> pl.DataF
         If there is no such worker, or no critical path.
     """
     workers = run.scan("workers").select("worker", "clock_domain").collect()
-    known = workers.filter(pl.col("worker") == worker)
-    if not known.height:
+    worker_row = workers.filter(pl.col("worker") == worker)
+    if not worker_row.height:
         message = f"There is no worker {worker}; the run has {', '.join(map(str, workers['worker']))}."
         raise InvalidParameterError(message, None, {"worker": worker})
-    same = workers.join(known.select("clock_domain"), on="clock_domain", how="semi")["worker"].to_list()
-    own = same if domain else [worker]
-    finals = FinalCommits([(int(each.run["last_closed_epoch"]), each.id) for each in own_commits(run)])
+    same_domain = workers.join(worker_row.select("clock_domain"), on="clock_domain", how="semi")["worker"].to_list()
+    clock_workers = same_domain if domain else [worker]
+    finals = FinalCommits([(int(commit.run["last_closed_epoch"]), commit.id) for commit in own_commits(run)])
     rounds = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND))["epoch"].sort().to_list()
     rows = [
-        {"epoch": part.window.epoch, "job": finals.commit_of(highest_epoch(part)), **_crossing(part, own)}
+        {"epoch": part.window.epoch, "job": finals.commit_of(highest_epoch(part)), **_crossing(part, clock_workers)}
         for part in run.snapshots([run.window(epoch=epoch) for epoch in rounds])
     ]
     schema: dict[str, Any] = {"epoch": pl.Int64, "job": pl.String}
@@ -254,17 +254,17 @@ def highest_epoch(part: Snapshot) -> int:
     return max((int(label) for label in labels if isinstance(label, int)), default=part.window.epoch or 0)
 
 
-def _crossing(part: Snapshot, own: Sequence[int]) -> dict[str, int]:
+def _crossing(part: Snapshot, clock_workers: Sequence[int]) -> dict[str, int]:
     """Sum what crosses, in one window, between workers of a clock and the others."""
     window = part.window
     messages = part.enders.select("dst", sender=worker_of("src"))
     ended = part.local.filter(
         pl.col("type") == WAITING, pl.col("end_ns") > window.after_ns, pl.col("end_ns") <= window.end_ns
     ).select("dst", "duration_ns", worker=worker_of("dst"))
-    crosses = pl.col("sender").is_in(own) != pl.col("worker").is_in(own)
+    crosses = pl.col("sender").is_in(clock_workers) != pl.col("worker").is_in(clock_workers)
     crossed = ended.join(messages, on="dst").filter(crosses).unique("dst")
     steps = pl.DataFrame(pl.from_arrow(critical_path(part).steps))
-    begins, ends = pl.col("worker").is_in(own), pl.col("to_worker").is_in(own)
+    begins, ends = pl.col("worker").is_in(clock_workers), pl.col("to_worker").is_in(clock_workers)
     return {
         "waits": crossed.height,
         "waited_ns": int(crossed["duration_ns"].sum()),

@@ -54,9 +54,9 @@ def page(
     str
         The document; everything that comes from a trace is escaped.
     """
-    where = f"run {run.info.run['run_id']}"
+    subject = f"run {run.info.run['run_id']}"
     if snapshot is not None:
-        where = f"{snapshot.window.name}, {where}"
+        subject = f"{snapshot.window.name}, {subject}"
     version = in_html(str(run.info.run["product_version"]))
     body = result.html(top=top) if isinstance(result, Why) else _answer(analysis, result, run, top)
     try:
@@ -68,12 +68,12 @@ def page(
         [
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
-            f"<title>{in_html(analysis.name)}: {in_html(where)}</title>",
+            f"<title>{in_html(analysis.name)}: {in_html(subject)}</title>",
             f"<style>{_STYLE}</style></head><body>",
             *body[:2],
             *drawn,
             *body[2:],
-            f"<footer>pag {in_html(analysis.name)}, {in_html(where)}, built with pag_graph {version}</footer>",
+            f"<footer>pag {in_html(analysis.name)}, {in_html(subject)}, built with pag_graph {version}</footer>",
             "</body></html>",
             "",
         ]
@@ -83,13 +83,13 @@ def page(
 def _answer(analysis: Analysis[Any], result: pa.Table | Report, run: Run, top: int) -> list[str]:
     table = table_of(result)
     headline = "" if result is table else result.headline()
-    said = "".join(f"<p>{in_html(line)}</p>" for line in headline.splitlines())
+    paragraphs = "".join(f"<p>{in_html(line)}</p>" for line in headline.splitlines())
     rows = with_worker_names(table.slice(0, top).to_pylist(), run.worker_names)
     columns = list(analysis.columns) or table.column_names
-    more = f"<p>{len(rows):,} of {table.num_rows:,} rows</p>"
+    row_count = f"<p>{len(rows):,} of {table.num_rows:,} rows</p>"
     return [
         f"<h1>{in_html(analysis.help)}</h1>",
-        said,
+        paragraphs,
         rows_table(rows, columns),
-        more,
+        row_count,
     ]

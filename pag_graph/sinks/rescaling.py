@@ -71,23 +71,23 @@ def _latencies(answer: Rescaling, top: int) -> list[str]:
 
     shapes = []
     for row in answer.named("phases").to_pylist():
-        about = f"operation {row['operation']}, {row['phase']}: {duration(row['end_ns'] - row['start_ns'])}"
+        tooltip = f"operation {row['operation']}, {row['phase']}: {duration(row['end_ns'] - row['start_ns'])}"
         if row["p50_ns"] is not None:
-            about += f", median {duration(row['p50_ns'])}, 99 of 100 within {duration(row['p99_ns'])}"
+            tooltip += f", median {duration(row['p50_ns'])}, 99 of 100 within {duration(row['p99_ns'])}"
         width = max(1.0, x(row["end_ns"]) - x(row["start_ns"]))
-        shapes.append(svg.rect(x(row["start_ns"]), top, width, _PLOT, _SHADES[row["phase"]], title=about))
+        shapes.append(svg.rect(x(row["start_ns"]), top, width, _PLOT, _SHADES[row["phase"]], title=tooltip))
     for tick in svg.ticks(0, highest):
         shapes.append(svg.line((_LEFT, y(tick)), (_LEFT + _PLOT_WIDTH, y(tick)), svg.GRID))
         shapes.append(svg.text(_LEFT - 6, y(tick) + 4, duration(tick), text_anchor="end", fill=svg.FAINT))
-    below = top + _PLOT + 16
+    ticks_y = top + _PLOT + 16
     shapes += [
-        svg.text(x(tick), below, duration(tick), text_anchor="middle", fill=svg.FAINT) for tick in svg.ticks(0, last)
+        svg.text(x(tick), ticks_y, duration(tick), text_anchor="middle", fill=svg.FAINT) for tick in svg.ticks(0, last)
     ]
     points = [(x(row["end_ns"]), y(row["latency_ns"])) for row in rows]
     shapes.append(svg.polyline(points, svg.PALETTE[0]))
-    what = "from when its input was due" if answer.epochs.kind == RESPONSE else "from its first event"
+    begins_at = "from when its input was due" if answer.epochs.kind == RESPONSE else "from its first event"
     middle = _LEFT + _PLOT_WIDTH / 2
-    caption = f"time of an epoch, {what}, when it was complete"
+    caption = f"time of an epoch, {begins_at}, when it was complete"
     return [*shapes, svg.text(middle, top + _PLOT + 34, caption, text_anchor="middle", fill=svg.FAINT)]
 
 
@@ -101,8 +101,8 @@ def _bars(
     shapes = []
     for place, (row, (start, end)) in enumerate(zip(rows, bounds, strict=True)):
         y = top + place * _BAR
-        about = svg.shortened(printable(label(row)), 24)
-        shapes.append(svg.text(_LEFT - 6, y + 11, about, text_anchor="end"))
+        shown_label = svg.shortened(printable(label(row)), 24)
+        shapes.append(svg.text(_LEFT - 6, y + 11, shown_label, text_anchor="end"))
         left, width = _LEFT + (start - low) * scale, max(1.0, (end - start) * scale)
         shapes.append(svg.rect(left, y, width, _BAR - 5, colour, title=f"{label(row)}: {duration(end - start)}"))
     return shapes
@@ -143,12 +143,12 @@ def _shares(rows: Sequence[Row], top: int) -> list[str]:
 def _sizes(rows: Sequence[Row], top: int) -> list[str]:
     """Draw the last sizes of the progress state that were measured: two shapes per row."""
     shown = [row for row in rows if row["updates"] is not None][-_MOST:]
-    most = max((row["updates"] for row in shown), default=0) or 1
+    largest = max((row["updates"] for row in shown), default=0) or 1
     shapes = []
     for place, row in enumerate(shown):
         y = top + place * _BAR
         label = f"epoch {row['epoch']}, worker {row['worker']}"
         shapes.append(svg.text(_LEFT - 6, y + 11, label, text_anchor="end"))
-        width = max(1.0, row["updates"] / most * _PLOT_WIDTH)
+        width = max(1.0, row["updates"] / largest * _PLOT_WIDTH)
         shapes.append(svg.rect(_LEFT, y, width, _BAR - 5, svg.PALETTE[4], title=f"{label}: {row['updates']:,} updates"))
     return shapes

@@ -426,7 +426,7 @@ def write_version(
     -----
     Reads and writes what is new, but for one version of `CHECKPOINT_EVERY`.
     """
-    version, now_ms = before.version + 1, int(datetime.now(UTC).timestamp() * 1000)
+    version, now = before.version + 1, int(datetime.now(UTC).timestamp() * 1000)
     (directory / FOLDER).mkdir(parents=True, exist_ok=True)
     checkpoint = None
     if before.version > 0 and before.version % CHECKPOINT_EVERY == 0:
@@ -438,7 +438,7 @@ def write_version(
     actions: list[Action] = [
         {
             "commitInfo": {
-                "timestamp": now_ms,
+                "timestamp": now,
                 "operation": "WRITE",
                 "operationParameters": {"mode": "Append" if appends else "Overwrite", "partitionBy": "[]"},
                 "engineInfo": f"pag-graph/{_product()}",
@@ -449,27 +449,20 @@ def write_version(
                 **info,
             }
         },
-        {"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now_ms}},
+        {"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}},
     ]
     if base.version == version:
         # A reader that begins here has to know what the table is.
         id_ = before.id or _with_all_files(directory, before).id or str(uuid.uuid4())
-        actions += [{"protocol": PROTOCOL}, {"metaData": metadata_action(schema, id_, now_ms)}]
+        actions += [{"protocol": PROTOCOL}, {"metaData": metadata_action(schema, id_, now)}]
     actions += [
-        {"add": add_action(part, now_ms) | {"dataChange": path not in moved and path not in before.files}}
+        {"add": add_action(part, now) | {"dataChange": path not in moved and path not in before.files}}
         for path, part in files.items()
         # The next version looks here for what it replaces.
         if path not in before.files or part.provisional
     ]
     actions += [
-        {
-            "remove": {
-                "path": path,
-                "deletionTimestamp": now_ms,
-                "dataChange": path not in moved,
-                "size": part.size_bytes,
-            }
-        }
+        {"remove": {"path": path, "deletionTimestamp": now, "dataChange": path not in moved, "size": part.size_bytes}}
         for path, part in before.files.items()
         if path not in files
     ]

@@ -42,7 +42,7 @@ class Completions:
     stops: dict[int, I64]
     """Per worker: when its steps ended, ascending; nothing of workers whose steps nobody marked."""
 
-    def told_ns(self, worker: I64, begin_ns: I64) -> I64:
+    def told(self, worker: I64, begin_ns: I64) -> I64:
         """Return when other workers learn of activities that began at some instants, in ns.
 
         Parameters

@@ -110,7 +110,7 @@ class ThreadWork:
         return self._sums(self.rows.unknown)
 
     @cached_property
-    def rows_own(self) -> pl.DataFrame:
+    def own(self) -> pl.DataFrame:
         """One row per operator and thread: ``operator``, ``worker``, ``own_ns`` with it innermost, and ``records``."""
         rows = self.rows
         columns = {"operator": rows.operator, "worker": rows.worker, "records": rows.records}

@@ -69,7 +69,7 @@ class Cursor:
         """
         with refusals(self.file, "The cursor", SinkError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            beside = self.file.with_suffix(f".{os.getpid()}.new")
+            new_file = self.file.with_suffix(f".{os.getpid()}.new")
             # Not the target: an address may hold a secret.
-            beside.write_bytes(orjson.dumps(content))
-            beside.replace(self.file)
+            new_file.write_bytes(orjson.dumps(content))
+            new_file.replace(self.file)

@@ -62,14 +62,14 @@ class JsonLines:
 
     def deliver(self, info: StoreInfo) -> int:
         """Append what is new (`Sink.deliver`)."""
-        done = self._cursor.read()
+        cursor = self._cursor.read()
         count = 0
-        with refusals(self._file, "", SinkError), self._open(int(done.get("bytes", 0)), new=not done) as out:
-            for number, records in commits(info, int(done.get("commit", -1))):
-                out.write(b"".join(record.line() for record in records))
-                out.flush()
-                os.fsync(out.fileno())
-                self._cursor.write({"commit": number, "bytes": out.tell()})
+        with refusals(self._file, "", SinkError), self._open(int(cursor.get("bytes", 0)), new=not cursor) as file:
+            for number, records in commits(info, int(cursor.get("commit", -1))):
+                file.write(b"".join(record.line() for record in records))
+                file.flush()
+                os.fsync(file.fileno())
+                self._cursor.write({"commit": number, "bytes": file.tell()})
                 count += len(records)
         return count
 
@@ -77,17 +77,17 @@ class JsonLines:
     def _open(self, size: int, *, new: bool) -> Iterator[BinaryIO]:
         """Open the file to go on after its first bytes."""
         opened = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        with os.fdopen(opened, "r+b") as out:
-            there = os.fstat(opened).st_size
-            if there < size or (new and there):
-                message = f"{self._file} holds something else than was written to it: {there} bytes, not {size}."
+        with os.fdopen(opened, "r+b") as file:
+            size_now = os.fstat(opened).st_size
+            if size_now < size or (new and size_now):
+                message = f"{self._file} holds something else than was written to it: {size_now} bytes, not {size}."
                 raise SinkError(message, "Choose another file.", {"file": str(self._file)})
             if new:
                 # From here on all of the file is ours, also what somebody wrote who is killed before the first commit.
                 self._cursor.write({"commit": -1, "bytes": 0})
-            out.truncate(size)
-            out.seek(size)
-            yield out
+            file.truncate(size)
+            file.seek(size)
+            yield file
 
 
 class Callback:

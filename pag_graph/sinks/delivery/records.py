@@ -56,11 +56,11 @@ def commits(
     frames = {kind: _rows(info, tables[kind], since) for kind in kinds}
     numbers = sorted({number for frame in frames.values() for number in frame["commit"].unique().to_list()})
     for number in numbers:
-        found = []
+        records = []
         for kind, frame in frames.items():
             rows = frame.filter(pl.col("commit") == number).iter_rows(named=True)
-            found += [_record(kind, row, str(info.run["run_id"])) for row in rows]
-        yield number, found
+            records += [_record(kind, row, str(info.run["run_id"])) for row in rows]
+        yield number, records
 
 
 def _rows(info: StoreInfo, table: str, since: int) -> pl.DataFrame:

@@ -136,24 +136,24 @@ class Webhook:
         SinkError
             If the cursor cannot be read or written.
         """
-        done = self._cursor.read()
-        for number, records in commits(info, int(done.get("commit", -1)), ("alert",)):
-            first = int(done.get("sent", 0)) if done.get("within") == number else 0
+        cursor = self._cursor.read()
+        for number, records in commits(info, int(cursor.get("commit", -1)), ("alert",)):
+            first = int(cursor.get("sent", 0)) if cursor.get("within") == number else 0
             for place, record in enumerate(records[first:], start=first):
-                here = {"commit": number - 1, "within": number, "sent": place}
-                since = float(done.get("since", 0)) if done.get("key") == record.key else self._clock()
-                if not self._taken(record):
-                    if self._clock() - since < GIVE_UP_S:
-                        self._cursor.write({**here, "key": record.key, "since": since})
+                position = {"commit": number - 1, "within": number, "sent": place}
+                tried_since_s = float(cursor.get("since", 0)) if cursor.get("key") == record.key else self._clock()
+                if not self._is_accepted(record):
+                    if self._clock() - tried_since_s < GIVE_UP_S:
+                        self._cursor.write({**position, "key": record.key, "since": tried_since_s})
                         return False
-                    self._give_up(record, since)
-                done = {**here, "sent": place + 1}
-                self._cursor.write(done)
+                    self._give_up(record, tried_since_s)
+                cursor = {**position, "sent": place + 1}
+                self._cursor.write(cursor)
             self._cursor.write({"commit": number})
         return True
 
-    def _taken(self, record: Record) -> bool:
-        """Send one alert, a few times, and say whether it was taken."""
+    def _is_accepted(self, record: Record) -> bool:
+        """Send one alert, with a few retries; return whether the receiver accepted it."""
         from urllib3 import PoolManager, Retry
         from urllib3.exceptions import HTTPError
 
@@ -167,7 +167,7 @@ class Webhook:
             return False
         return answer.status in _TAKEN
 
-    def _give_up(self, record: Record, since: float) -> None:
-        content: dict[str, Any] = {"key": record.key, "tried_since_s": since, "given_up_s": self._clock()}
-        with refusals(self.given_up, "", SinkError), self.given_up.open("ab") as out:
-            out.write(orjson.dumps(content) + b"\n")
+    def _give_up(self, record: Record, tried_since_s: float) -> None:
+        content: dict[str, Any] = {"key": record.key, "tried_since_s": tried_since_s, "given_up_s": self._clock()}
+        with refusals(self.given_up, "", SinkError), self.given_up.open("ab") as file:
+            file.write(orjson.dumps(content) + b"\n")

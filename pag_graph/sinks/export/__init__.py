@@ -159,15 +159,15 @@ def format_of(target: Path, asked: ExportFormat | str | None = None) -> ExportFo
     """
     packed = target.suffix == ".gz"
     suffix = target.with_suffix("").suffix if packed else target.suffix
-    said = _ENDINGS.get(suffix, ())
+    by_name = _ENDINGS.get(suffix, ())
     if asked is None:
-        asked = said[0] if said else suffix.removeprefix(".")
+        asked = by_name[0] if by_name else suffix.removeprefix(".")
     if asked not in set(ExportFormat):
         message = f"There is no export to {asked}; there are {', '.join(ExportFormat)}."
         raise InvalidParameterError(message, "For networkx call `Pag.to_networkx()` in Python.")
     chosen = ExportFormat(asked)
-    if suffix and said and chosen not in said:
-        message = f"{target.name} is a name for {said[0]}, and {chosen} was asked for."
+    if suffix and by_name and chosen not in by_name:
+        message = f"{target.name} is a name for {by_name[0]}, and {chosen} was asked for."
         raise InvalidParameterError(message, "Choose another name, or leave out the format.", {"path": str(target)})
     if packed and chosen in {ExportFormat.SVG, ExportFormat.CSV}:
         message = f"{target.name} is a name for something that is compressed, and {chosen} is not."

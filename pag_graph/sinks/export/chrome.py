@@ -49,25 +49,27 @@ def write(content: Content, target: Path) -> dict[str, int]:
     threads = _threads(run)
     rows = {"edges": 0, "vertices": 0, "critical_path": 0}
     with text_file(target) as file:
-        file.write('{"displayTimeUnit":"ns","otherData":' + json.dumps(_about(content)) + ',"traceEvents":[\n')
+        file.write('{"displayTimeUnit":"ns","otherData":' + json.dumps(_run_facts(content)) + ',"traceEvents":[\n')
         file.write(",\n".join(json.dumps(event) for event in _names(content, threads)))
         nesting = _Nesting(run, threads)
         if not content.path_only:
             for piece in content.pieces():
                 rows["edges"] += piece.edges.height
                 rows["vertices"] += piece.vertices.height
-                _put(file, _piece_events(piece, run, threads, nesting))
-            _put(file, nesting.close())
-            _put(file, _epochs(run, threads) if content.window is None else None)
+                _write_events(file, _piece_events(piece, run, threads, nesting))
+            _write_events(file, nesting.close())
+            _write_events(file, _epochs(run, threads) if content.window is None else None)
         for number, (window, steps) in enumerate(content.paths()):
             rows["critical_path"] += steps.height
             shown = {"window": window.name, "epoch": window.epoch}
-            _put(file, _path_events(steps, run, threads, number=number, shown=shown, on_workers=content.path_only))
+            _write_events(
+                file, _path_events(steps, run, threads, number=number, shown=shown, on_workers=content.path_only)
+            )
         file.write("\n]}\n")
     return rows
 
 
-def _about(content: Content) -> dict[str, object]:
+def _run_facts(content: Content) -> dict[str, object]:
     """Tell, as tables, what a timeline cannot show: enough to read the store's rows back."""
     window = None
     if content.window is not None:
@@ -119,7 +121,7 @@ def _track_tid(threads: pl.DataFrame) -> int:
     return int(threads["tid"].max() or 0) + 1  # type: ignore[arg-type]
 
 
-def _put(file: TextIO, events: pl.DataFrame | None) -> None:
+def _write_events(file: TextIO, events: pl.DataFrame | None) -> None:
     """Write events, columns `t`, `rank` and `json`, in order of time."""
     if events is not None and events.height:
         ordered = events.sort("t", "rank", maintain_order=True)["json"]
@@ -132,10 +134,10 @@ def _microseconds(nanoseconds: pl.Expr) -> pl.Expr:
 
     Perfetto multiplies by 1,000 and cuts off what is left; two tenths of a nanosecond keep it on the right side.
     """
-    below = nanoseconds.mod(1000)
-    whole = (nanoseconds - below) // 1000
-    digits = below.cast(pl.String).str.zfill(3)
-    return pl.when(below == 0).then(whole.cast(pl.String)).otherwise(pl.format("{}.{}2", whole, digits))
+    rest_ns = nanoseconds.mod(1000)
+    whole_us = (nanoseconds - rest_ns) // 1000
+    digits = rest_ns.cast(pl.String).str.zfill(3)
+    return pl.when(rest_ns == 0).then(whole_us.cast(pl.String)).otherwise(pl.format("{}.{}2", whole_us, digits))
 
 
 def _named(operators: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
@@ -222,10 +224,10 @@ def _flows(piece: Piece, lanes: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ("s", _FLOW_BEGINS, "src", piece.sent, pl.col("start_ns")),
         ("f", _FLOW_ENDS, "dst", arriving, pl.col("start_ns") + pl.col("duration_ns")),
     ):
-        known = edges.with_columns(worker=(pl.col(side) // 2**POSITION_BITS).cast(pl.Int32)).join(
+        on_lanes = edges.with_columns(worker=(pl.col(side) // 2**POSITION_BITS).cast(pl.Int32)).join(
             lanes, on="worker", how="left"
         )
-        yield known.select(
+        yield on_lanes.select(
             t=time,
             rank=pl.lit(rank),
             json=pl.concat_str(
@@ -282,8 +284,10 @@ class _Nesting:
         events: list[tuple[int, int, str]] = []
         for worker, chain, start, end in merged.select("worker", "chain", "start_ns", "end_ns").iter_rows():
             opened, _ = self._open.get(worker, ([], start))
-            same = next((i for i, pair in enumerate(zip(opened, chain, strict=False)) if pair[0] != pair[1]), None)
-            shared = min(len(opened), len(chain)) if same is None else same
+            first_difference = next(
+                (i for i, pair in enumerate(zip(opened, chain, strict=False)) if pair[0] != pair[1]), None
+            )
+            shared = min(len(opened), len(chain)) if first_difference is None else first_difference
             events += [self._mark("E", worker, start, address) for address in reversed(opened[shared:])]
             events += [self._mark("B", worker, start, address) for address in chain[shared:]]
             self._open[worker] = (chain, end)
@@ -302,9 +306,9 @@ class _Nesting:
     def _mark(self, phase: str, worker: int, t: int, address: str) -> tuple[int, int, str]:
         pid, tid = self._lanes[worker]
         micro = str(t // 1000) if t % 1000 == 0 else f"{t // 1000}.{t % 1000:03}2"
-        more = f',"args":{{"address":{json.dumps(address)}}}' if phase == "B" else ""
+        arguments = f',"args":{{"address":{json.dumps(address)}}}' if phase == "B" else ""
         head = f'{{"ph":"{phase}","pid":{pid},"tid":{tid},"ts":{micro},"cat":"operator"'
-        text = f'{head},"name":{self._names[address]}{more}}}'
+        text = f'{head},"name":{self._names[address]}{arguments}}}'
         return t, _ENDS if phase == "E" else _BEGINS, text
 
 
@@ -338,8 +342,8 @@ def _path_events(
 ) -> pl.DataFrame:
     """Return a critical path: a slice per step on its track, and a flow wherever it goes to another worker."""
     lanes = threads.select("worker", "pid", "tid", "label")
-    told = [pl.lit(value).alias(name) for name, value in shown.items()]
-    frame = _named(run.operators, steps).with_columns(told)
+    window_columns = [pl.lit(value).alias(name) for name, value in shown.items()]
+    frame = _named(run.operators, steps).with_columns(window_columns)
     args = _args([*CRITICAL_PATH.names, *shown])
     track = frame.join(lanes.select("worker", where="label"), on="worker", how="left").with_columns(
         pid=pl.lit(_path_pid(threads)), tid=pl.lit(_track_tid(threads))
@@ -353,9 +357,9 @@ def _path_events(
         ("s", _FLOW_BEGINS, "worker", pl.col("start_ns")),
         ("f", _FLOW_ENDS, "to_worker", pl.col("start_ns") + pl.col("duration_ns")),
     ):
-        there = moves.join(lanes.drop("label"), left_on=side, right_on="worker", how="left")
+        on_lanes = moves.join(lanes.drop("label"), left_on=side, right_on="worker", how="left")
         parts.append(
-            there.select(
+            on_lanes.select(
                 t=time,
                 rank=pl.lit(rank),
                 json=pl.concat_str(

@@ -54,11 +54,11 @@ def write(content: Content, target: Path) -> dict[str, int]:
             file.write(f'<data key="g_{name}">{_clean(escape(json.dumps(value)))}</data>\n')
         for vertices in content.vertices():
             rows["vertices"] += vertices.height
-            _put(file, vertices, pl.format('<node id="n{}">', "id"), _NODE, "v", "</node>")
+            _write_rows(file, vertices, pl.format('<node id="n{}">', "id"), _NODE, "v", "</node>")
         for edges in content.edges():
             rows["edges"] += edges.height
             head = pl.format('<edge source="n{}" target="n{}">', "src", "dst")
-            _put(file, edges, head, _EDGE, "e", "</edge>")
+            _write_rows(file, edges, head, _EDGE, "e", "</edge>")
         file.write("</graph>\n</graphml>\n")
     return rows
 
@@ -73,7 +73,7 @@ def _keys() -> Iterator[str]:
             yield f'<key id="{mark}_{name}" for="{target}" attr.name="{name}" attr.type="{kind}"/>\n'
 
 
-def _put(file: TextIO, frame: pl.DataFrame, head: pl.Expr, names: list[str], mark: str, tail: str) -> None:
+def _write_rows(file: TextIO, frame: pl.DataFrame, head: pl.Expr, names: list[str], mark: str, tail: str) -> None:
     if not frame.height:
         return
     data = []

@@ -66,41 +66,41 @@ class Content:
 
     def paths(self) -> Iterator[tuple[Window, pl.DataFrame]]:
         """Yield the critical path of each window, rows of `CRITICAL_PATH`; windows without length have none."""
-        done = 0
+        paths_done = 0
         for group in self._groups():
             for snapshot in self.run.snapshots(group):
                 steps = critical_path(snapshot).steps
                 yield snapshot.window, pl.DataFrame(pl.from_arrow(steps)).select(CRITICAL_PATH.names)
-                done += 1
-                self.progress("paths", done, len(self.windows))
+                paths_done += 1
+                self.progress("paths", paths_done, len(self.windows))
 
     def _groups(self) -> Iterator[list[Window]]:
         """Yield windows that have a length, as many at a time as may be read together."""
         counts = dict(self.run.epochs.select("epoch", "edges").iter_rows())
         group: list[Window] = []
-        held = 0
+        edges_in_group = 0
         for window in self.windows:
             if window.span_ns > 0:
                 edges = counts.get(window.epoch, 0)
-                if group and held + edges > self.piece_edges:
+                if group and edges_in_group + edges > self.piece_edges:
                     yield group
-                    group, held = [], 0
+                    group, edges_in_group = [], 0
                 group.append(window)
-                held += edges
+                edges_in_group += edges
         if group:
             yield group
 
     @cached_property
     def path(self) -> pl.DataFrame:
         """All paths, rows of `CRITICAL_PATH` with the window's `epoch` (null for a free one)."""
-        found = [
+        frames = [
             steps.with_columns(epoch=pl.lit(window.epoch, pl.Int64), window=pl.lit(window.name))
             for window, steps in self.paths()
         ]
         empty = pl.DataFrame(pl.from_arrow(CRITICAL_PATH.empty_table())).with_columns(
             epoch=pl.lit(None, pl.Int64), window=pl.lit(None, pl.String)
         )
-        return pl.concat([empty, *found])
+        return pl.concat([empty, *frames])
 
     @cached_property
     def _on_path(self) -> pl.DataFrame:
@@ -135,11 +135,11 @@ class Content:
             yield self.run.snapshot(self.window).edges
             return
         rows = self.run.scan(table).select(pl.len()).collect().item()
-        done = 0
+        rows_done = 0
         for frame in self.run.scan(table).collect_batches(chunk_size=self.piece_edges, maintain_order=True):
-            done += frame.height
+            rows_done += frame.height
             yield frame
-            self.progress(table, done, rows)
+            self.progress(table, rows_done, rows)
 
     def pieces(self) -> Iterator[Piece]:
         """Yield what is exported in order of time, each edge and vertex once."""
@@ -150,13 +150,13 @@ class Content:
             yield Piece(edges=snapshot.edges.select(PAG_EDGES.names), vertices=vertices, sent=messages)
             return
         bounds = self._bounds()
-        for done, (low, high) in enumerate(pairwise(bounds)):
+        for pieces_done, (low, high) in enumerate(pairwise(bounds)):
             stored = self.run.scan("edges")
             message = ~pl.col("type").is_in(LOCAL)
             # A message with negative transfer ends before it starts; comparing plain columns skips row groups.
-            near = (pl.col("start_ns") <= high) | (pl.col("duration_ns") < 0)
+            can_touch = (pl.col("start_ns") <= high) | (pl.col("duration_ns") < 0)
             yield Piece(
-                edges=stored.filter(near, low < _END, high >= _END).select(PAG_EDGES.names).collect(),
+                edges=stored.filter(can_touch, low < _END, high >= _END).select(PAG_EDGES.names).collect(),
                 vertices=self.run.scan("vertices")
                 .filter(pl.col("t_ns") > low, pl.col("t_ns") <= high)
                 .select(PAG_VERTICES.names)
@@ -165,7 +165,7 @@ class Content:
                 .select(PAG_EDGES.names)
                 .collect(),
             )
-            self.progress("timeline", done + 1, len(bounds) - 1)
+            self.progress("timeline", pieces_done + 1, len(bounds) - 1)
 
     def _bounds(self) -> list[int]:
         """Cut the run's time where about `piece_edges` edges have ended: ``(low, high]`` are the pieces."""

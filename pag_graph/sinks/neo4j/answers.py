@@ -106,8 +106,8 @@ def write_advice(driver: neo4j.Driver, run: Run, advice: Advice, state: AdviceSt
             writer.merge_all(tables, _BATCH_ROWS)
             if trials:
                 writer.write(load_query("load/trials").text, {"run": run_id, **runs})
-            found = writer.write(load_query("load/advice").text, link)[0]["snapshots"]
-    if not found:
+            snapshots = writer.write(load_query("load/advice").text, link)[0]["snapshots"]
+    if not snapshots:
         message = f"No epoch of {window.name} is loaded, so the advice cannot be attached to one."
         raise InvalidParameterError(message, f"Load one: pag neo4j load {run.info.path}")
     return nodes.height + len(trials)
@@ -138,7 +138,7 @@ def write_rescalings(driver: neo4j.Driver, answer: Rescaling) -> int:
     steps = [{**row, "number": number} for number, row in enumerate(steps)]
     part = {
         "ADDED": [(n, birth.worker) for n, course in _courses(answer) for birth in course.births],
-        "REMOVED": [(n, gone.worker) for n, course in _courses(answer) for gone in course.exits],
+        "REMOVED": [(n, exit_.worker) for n, course in _courses(answer) for exit_ in course.exits],
         "SERVED_BY": [(n, birth.by_worker) for n, course in _courses(answer) for birth in course.births],
     }
     bounds = list(_bounds(answer))
@@ -196,12 +196,15 @@ def _moves(advice: Advice, named: list[dict[str, Any]]) -> Iterator[dict[str, An
         if ports.stacks is not None:
             yield {"id": row["id"], "operator": operator, "mu": sum(mu.likely for mu in ports.below[operator].values())}
             continue
-        own = ports.work.own.rows_by_key("operator", named=True)
-        for other, shares in ports.shares[operator].items():
-            spent = {each["worker"]: each["own_ns"] / ports.work.life[each["worker"]] for each in own.get(other, ())}
+        own_rows = ports.work.own.rows_by_key("operator", named=True)
+        for moved_operator, shares in ports.shares[operator].items():
+            spent = {
+                row_of_thread["worker"]: row_of_thread["own_ns"] / ports.work.life[row_of_thread["worker"]]
+                for row_of_thread in own_rows.get(moved_operator, ())
+            }
             mu = sum(shares[worker].likely * part for worker, part in spent.items())
             if mu > 0:
-                yield {"id": row["id"], "operator": other, "mu": mu}
+                yield {"id": row["id"], "operator": moved_operator, "mu": mu}
 
 
 def _trials(

@@ -133,8 +133,8 @@ def load_bulk(
     report = progress or silent
     options = options or loader.LoadOptions()
     folder = server_home.home_folder(home)
-    there = folder / "data" / "databases" / "neo4j"
-    if there.exists() and not overwrite and not server_home.is_half_imported(folder):
+    database = folder / "data" / "databases" / "neo4j"
+    if database.exists() and not overwrite and not server_home.is_half_imported(folder):
         message = f"The server in {folder} already has a database; an import replaces it, and all its data is lost."
         raise Neo4jError(message, "Load without --bulk, or give --overwrite.", {"home": str(folder)})
     if server.status(folder).running:
@@ -148,7 +148,7 @@ def load_bulk(
         report("import", 0, 1)
         before = time.monotonic()
         with server_home.importing(folder):
-            shutil.rmtree(there, ignore_errors=True)
+            shutil.rmtree(database, ignore_errors=True)
             server.administer(files.arguments(), folder, heap=_HEAP)
         import_s = time.monotonic() - before
         report("import", 1, 1)
@@ -219,28 +219,30 @@ class ImportFiles:
         # Of these, a later epoch may show what an earlier one did not; all is kept until the end.
         keep = self.detail is not Detail.FULL or run.epochs_are_islands
         events, activities = pl.DataFrame(), pl.DataFrame()
-        segments, then, released, spent = [], [], [], []
+        segments, then_links, released_links, spent = [], [], [], []
         group: list[Any] = []
         for place, window in enumerate(windows):
             group.append(window)
             last = place == len(windows) - 1
-            full = sum(edges[each.epoch] for each in group) >= group_edges or run.epochs_are_islands
+            full = (
+                sum(edges[window_of_group.epoch] for window_of_group in group) >= group_edges or run.epochs_are_islands
+            )
             if not (full or last):
                 continue
             content = self.reader.read(group, self.detail)
             progress("write files", place + 1, len(windows))
             segments.append(content.segments)
-            then.append(content.then)
-            released.append(content.released)
+            then_links.append(content.then)
+            released_links.append(content.released)
             self._steps(content)
             self._snapshots(content)
             spent.append(content.spent)
             start_ns, end_ns = group[0].start_ns, group[-1].end_ns
-            fresh = content.events
+            new_events = content.events
             if not keep and start_ns:
                 # What lies before is written.
-                fresh = fresh.filter(pl.col("t_ns") > start_ns)
-            events = pl.concat([events, fresh]).unique("id") if events.width else fresh
+                new_events = new_events.filter(pl.col("t_ns") > start_ns)
+            events = pl.concat([events, new_events]).unique("id") if events.width else new_events
             activities = _merged([activities, content.activities]) if activities.width else content.activities
             if not (keep or last):
                 ready = ~(pl.col("t_ns") > end_ns)
@@ -255,8 +257,8 @@ class ImportFiles:
         self._activities(activities)
         # Segments are few, and later groups may show them as well.
         self._nodes(SEGMENT, pl.concat(segments).unique("id"))
-        self._relationships(THEN, pl.concat(then).unique(["source", "target"]))
-        messages = _merged(released)
+        self._relationships(THEN, pl.concat(then_links).unique(["source", "target"]))
+        messages = _merged(released_links)
         self._relationships(RELEASED, messages)
         self._relationships(CRITICAL, messages.filter(pl.col("critical")))
         operators = pl.concat(spent).select("operator").unique().sort("operator")
@@ -310,8 +312,8 @@ class ImportFiles:
             f":START_ID({table.source.label})": source or table.source_columns[0],
             f":END_ID({table.target.label})": table.target_columns[0],
         }
-        own = {"run:string": "run"} if table.carries_run else {}
-        self._write(("relationships", table.type), {**ends, **own, **_typed(table.columns, rows)}, rows)
+        run_column = {"run:string": "run"} if table.carries_run else {}
+        self._write(("relationships", table.type), {**ends, **run_column, **_typed(table.columns, rows)}, rows)
         self.relationships += rows.height
 
     def _write(self, file: tuple[str, str], columns: dict[str, str], rows: pl.DataFrame) -> None:

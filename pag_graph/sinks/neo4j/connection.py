@@ -49,8 +49,8 @@ class Connection:
         options: dict[str, Any] = {}
         if self.ca is not None:
             # The driver takes certificates only where the address itself says nothing of encryption.
-            scheme, _, rest = uri.partition("://")
-            uri = f"{scheme.partition('+')[0]}://{rest}"
+            scheme, _, host_and_port = uri.partition("://")
+            uri = f"{scheme.partition('+')[0]}://{host_and_port}"
             options = {"encrypted": True, "trusted_certificates": neo4j.TrustCustomCAs(self.ca)}
         return neo4j.GraphDatabase.driver(
             uri,
@@ -88,17 +88,19 @@ def connection_from_environment(uri: str | None = None, environment: Mapping[str
     scheme, separator, _ = address.partition("://")
     if not separator or scheme not in _SCHEMES:
         message = f"{address!r} is no address of a Neo4j server."
-        raise InvalidParameterError(message, f"It begins with {', '.join(f'{one}://' for one in _SCHEMES)}.")
+        raise InvalidParameterError(
+            message, f"It begins with {', '.join(f'{known_scheme}://' for known_scheme in _SCHEMES)}."
+        )
     password = environment.get("NEO4J_PASSWORD")
     file = environment.get("NEO4J_PASSWORD_FILE")
     if password is None and file is not None:
         password = _content(Path(file), "NEO4J_PASSWORD_FILE")
-    both = environment.get("NEO4J_AUTH_FILE")
+    auth_file = environment.get("NEO4J_AUTH_FILE")
     user = environment.get("NEO4J_USERNAME", server.USER)
-    if password is None and both is not None:
-        user, separator, password = _content(Path(both), "NEO4J_AUTH_FILE").partition("/")
+    if password is None and auth_file is not None:
+        user, separator, password = _content(Path(auth_file), "NEO4J_AUTH_FILE").partition("/")
         if not separator:
-            message = f"NEO4J_AUTH_FILE names {both}, which holds no user and password with a slash between."
+            message = f"NEO4J_AUTH_FILE names {auth_file}, which holds no user and password with a slash between."
             raise InvalidParameterError(message)
     if password is None:
         message = f"There is no password for {address}."

@@ -125,10 +125,10 @@ class Reader:
         """
         parts = list(self.run.snapshots(windows))
         paths = [self.path(part) for part in parts]
-        seen = _distinct([part.edges.select(PAG_EDGES.names) for part in parts])
+        edges_seen = _distinct([part.edges.select(PAG_EDGES.names) for part in parts])
         enders = _distinct([part.enders.select(PAG_EDGES.names) for part in parts])
         critical = _distinct([path_edges(path) for path in paths]).with_columns(critical=pl.lit(value=True))
-        edges = _distinct([seen, enders]).join(critical, on=_EDGE_KEY, how="left").sort("src", "dst")
+        edges = _distinct([edges_seen, enders]).join(critical, on=_EDGE_KEY, how="left").sort("src", "dst")
         vertices = self._vertices(edges)
         segment_of = vertices.select("id", "segment")
         waits = edges.filter(pl.col("type") == WAITING)
@@ -136,7 +136,7 @@ class Reader:
         released = self._segments.released(edges, waits, segment_of)
         local = edges.filter(pl.col("type").is_in(LOCAL))
         shown = pl.concat([local["src"], local["dst"]]).unique()
-        wanted = pl.concat(
+        segment_ids = pl.concat(
             [
                 segment_of.filter(pl.col("id").is_in(shown.implode()))["segment"],
                 released["source"],
@@ -146,7 +146,7 @@ class Reader:
         snapshots = self._snapshots(parts, paths, segment_of)
         steps = self._steps(snapshots, paths) if detail.covers(Detail.CRITICAL) else _empty(STEP.columns)
         events, activities = self._events(vertices, edges, parts, paths, detail)
-        segments = self._segments.segments(wanted, vertices["epoch"].min(), vertices["epoch"].max())
+        segments = self._segments.segments(segment_ids, vertices["epoch"].min(), vertices["epoch"].max())
         if detail is Detail.SUMMARY:
             segments, then, released = segments.clear(), then.clear(), released.clear()
         return Content(
@@ -178,8 +178,8 @@ class Reader:
     def extent(self) -> dict[str, Any]:
         """Return what the run is called, where its store lies, and which epochs that has, loaded or not."""
         hosts = self.run.scan("workers").collect()
-        made = commits(self.run.info)[-1].made
-        files = sorted(made.get("files", {}).items())
+        maker = commits(self.run.info)[-1].made
+        files = sorted(maker.get("files", {}).items())
         epochs = self.run.epochs.select("epoch", "role").sort("epoch")
         return {
             "store": str(self.run.info.path.absolute()),
@@ -187,7 +187,7 @@ class Reader:
             "usual_name": self.run.info.path.absolute().stem,
             "tags": None if self.labels.tags is None else list(self.labels.tags),
             "program": self.labels.program,
-            "trace_path": made.get("trace"),
+            "trace_path": maker.get("trace"),
             "file_names": [name for name, _ in files],
             "file_bytes": [sums["bytes"] for _, sums in files],
             "file_crc32": [sums["crc32"] for _, sums in files],
@@ -228,9 +228,12 @@ class Reader:
     def _vertices(self, edges: pl.DataFrame) -> pl.DataFrame:
         ids = pl.concat([edges["src"], edges["dst"]]).unique()
         labels = pl.concat([edges["src_epoch"], edges["epoch"]])
-        near = self.run.scan("vertices").filter(pl.col("epoch").is_between(labels.min(), labels.max()))
+        near_vertices = self.run.scan("vertices").filter(pl.col("epoch").is_between(labels.min(), labels.max()))
         shown = (
-            near.select(PAG_VERTICES.names).join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect()
+            near_vertices.select(PAG_VERTICES.names)
+            .join(pl.LazyFrame({"id": ids}), on="id", how="semi")
+            .sort("id")
+            .collect()
         )
         return shown.with_columns(operator_name=self._segments.name_of("operator"))
 
@@ -283,8 +286,8 @@ class Reader:
 
     def _rows_of(self, parts: Sequence[Snapshot]) -> list[dict[str, Any]]:
         """Return the rows of the table `epochs` for windows of epochs."""
-        wanted = pl.DataFrame({"epoch": [part.window.epoch for part in parts]}, schema={"epoch": pl.Int64})
-        return wanted.join(self.run.epochs, on="epoch", how="left", maintain_order="left").to_dicts()
+        epochs = pl.DataFrame({"epoch": [part.window.epoch for part in parts]}, schema={"epoch": pl.Int64})
+        return epochs.join(self.run.epochs, on="epoch", how="left", maintain_order="left").to_dicts()
 
     def _snapshots(
         self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], segment_of: pl.DataFrame
@@ -328,8 +331,10 @@ class Reader:
             islands = self.run.epochs_are_islands
             # An alert is about an epoch, and names no instant.
             of_epoch = pl.col("at_epoch") == window.epoch
-            there = of_epoch if islands else inside([window], pl.col("t_ns")) | (pl.col("t_ns").is_null() & of_epoch)
-            frames.append(self.findings.filter(there).select(snapshot=pl.lit(snapshot), finding="id"))
+            is_inside = (
+                of_epoch if islands else inside([window], pl.col("t_ns")) | (pl.col("t_ns").is_null() & of_epoch)
+            )
+            frames.append(self.findings.filter(is_inside).select(snapshot=pl.lit(snapshot), finding="id"))
         return pl.concat(frames)
 
     def _events(
@@ -346,8 +351,8 @@ class Reader:
             return vertices.clear(), edges.clear()
         if detail is Detail.CRITICAL:
             # Each window for itself, so that it does not matter which others are read with it.
-            near = _distinct([_near_path(part, path) for part, path in zip(parts, paths, strict=True)])
-            edges = edges.join(near, on=_EDGE_KEY, how="semi", maintain_order="left")
+            near_edges = _distinct([_near_path(part, path) for part, path in zip(parts, paths, strict=True)])
+            edges = edges.join(near_edges, on=_EDGE_KEY, how="semi", maintain_order="left")
             ends = pl.concat([edges["src"], edges["dst"]]).unique()
             vertices = vertices.filter(pl.col("id").is_in(ends.implode()))
         return vertices, edges
@@ -384,13 +389,13 @@ def _steps_of(paths: Sequence[CriticalPath | None], snapshots: pl.Series) -> pl.
 
 def _divided(steps: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
     """Return how critical paths are divided: one row per ``snapshot`` that has steps, with columns of `_OF_PATH`."""
-    over = pl.col("worker") != pl.col("to_worker")
+    is_message = pl.col("worker") != pl.col("to_worker")
     # A path comes into a segment by a message that ends at its first event.
     begins = segment_of.filter(pl.col("id") == pl.col("segment"))["id"]
     counts = steps.group_by("snapshot", maintain_order=True).agg(
         path_steps=pl.len().cast(pl.Int64),
-        path_messages=over.sum().cast(pl.Int64),
-        path_segments=pl.col("edge_dst").filter(over & pl.col("edge_dst").is_in(begins.implode())),
+        path_messages=is_message.sum().cast(pl.Int64),
+        path_segments=pl.col("edge_dst").filter(is_message & pl.col("edge_dst").is_in(begins.implode())),
     )
     key = ["type", "operator", "worker", "to_worker"]
     lists = (

@@ -203,7 +203,8 @@ def read_loaded(transaction: neo4j.ManagedTransaction, run: str, only: int | Non
     row = transaction.run(_LOADED, {"run": run, "only": only, "model": MODEL, "earlier": _EARLIER}).single()
     if row is None:
         return LoadedRun(run=run)
-    epochs = {each["number"]: LoadedEpoch(**each) for each in sorted(row["loaded"], key=lambda each: each["number"])}
+    loaded = sorted(row["loaded"], key=lambda entry: entry["number"])
+    epochs = {entry["number"]: LoadedEpoch(**entry) for entry in loaded}
     return LoadedRun(
         run=run,
         store=row["store"],
@@ -233,19 +234,19 @@ def coverage(query: Query, values: Mapping[str, Any], known: LoadedRun, event_ns
     Coverage
         The same choice of epochs as the query's own.
     """
-    enough = [each for each in known.epochs.values() if each.is_enough(query)]
-    look = _Look(query, values, known, {each.number: each for each in enough}, event_ns)
+    detailed = [epoch for epoch in known.epochs.values() if epoch.is_enough(query)]
+    look = _Look(query, values, known, {epoch.number: epoch for epoch in detailed}, event_ns)
     if not known.epochs and query.over is not Over.EPOCH:
         look.refuse(f"No epoch of run {known.run} is loaded.")
     elif query.over is not None:
         _LOOKS[query.over](look)
-    wanted = sorted(set(look.wanted) - set(look.covered))
+    not_covered = sorted(set(look.wanted) - set(look.covered))
     return Coverage(
         query=query.name,
         run=known.run,
         covered=tuple(sorted(look.covered)),
-        skipped={number: known.epochs[number].detail for number in wanted if number in known.epochs},
-        absent=tuple(number for number in wanted if number not in known.epochs),
+        skipped={number: known.epochs[number].detail for number in not_covered if number in known.epochs},
+        absent=tuple(number for number in not_covered if number not in known.epochs),
         details=query.details,
         store=known.store,
         refusal=look.refusal,
@@ -280,10 +281,10 @@ class _Look:
             self.covered.add(number)
         elif number in self.known.epochs:
             needs = " or ".join(self.query.details)
-            less = f"is loaded with less detail than {self.query.name} needs: {needs}."
+            problem = f"is loaded with less detail than {self.query.name} needs: {needs}."
             if self.known.epochs[number].detail == _EARLIER:
-                less = f"is loaded with {_EARLIER}."
-            self.refuse(f"Epoch {number} of run {self.known.run} {less}", [number])
+                problem = f"is loaded with {_EARLIER}."
+            self.refuse(f"Epoch {number} of run {self.known.run} {problem}", [number])
         elif self.known.epochs:
             loaded = _ranges(self.known.epochs)
             self.refuse(f"Epoch {number} of run {self.known.run} is not loaded; loaded are {loaded}.", [number])
@@ -292,19 +293,19 @@ class _Look:
 
     def want(self, numbers: Iterable[int], covered: Iterable[int] | None = None) -> None:
         """Look at those of some epochs that are loaded with enough detail, or at others; one at least has to be."""
-        wanted = list(numbers)
-        looked_at = set(self.enough).intersection(wanted) if covered is None else set(covered)
-        self.wanted |= {*wanted, *looked_at}
+        asked_for = list(numbers)
+        looked_at = set(self.enough).intersection(asked_for) if covered is None else set(covered)
+        self.wanted |= {*asked_for, *looked_at}
         self.covered |= looked_at
-        if wanted and not looked_at:
-            loaded = [number for number in wanted if number in self.known.epochs]
+        if asked_for and not looked_at:
+            loaded = [number for number in asked_for if number in self.known.epochs]
             needs = " or ".join(self.query.details) or "this release's"
-            how = f"is loaded with the detail that {self.query.name} needs: {needs}" if loaded else "is loaded"
-            self.refuse(f"Of run {self.known.run}, none of {_named(wanted)} {how}.", wanted)
+            requirement = f"is loaded with the detail that {self.query.name} needs: {needs}" if loaded else "is loaded"
+            self.refuse(f"Of run {self.known.run}, none of {_named(asked_for)} {requirement}.", asked_for)
 
     def before(self, number: int) -> int | None:
         """Return the epoch of the store before another one."""
-        return max((each for each in self.known.store_epochs if each < number), default=None)
+        return max((earlier for earlier in self.known.store_epochs if earlier < number), default=None)
 
 
 def _look_over_run(look: _Look) -> None:
@@ -351,21 +352,21 @@ def _look_over_rounds_before(look: _Look) -> None:
     if number not in look.covered:
         return
     opens_ns = look.enough[number].start_ns
-    earlier = [each for each in look.enough.values() if each.role == "round" and each.end_ns <= opens_ns]
-    nearest = sorted(earlier, key=lambda each: -each.end_ns)[: max(rounds, 0)]
-    wanted = [each for each in look.known.store_rounds if each < number]
-    look.want(wanted[max(len(wanted) - rounds, 0) :], [each.number for each in nearest])
+    earlier = [epoch for epoch in look.enough.values() if epoch.role == "round" and epoch.end_ns <= opens_ns]
+    nearest = sorted(earlier, key=lambda epoch: -epoch.end_ns)[: max(rounds, 0)]
+    earlier_rounds = [epoch for epoch in look.known.store_rounds if epoch < number]
+    look.want(earlier_rounds[max(len(earlier_rounds) - rounds, 0) :], [epoch.number for epoch in nearest])
 
 
 def _look_over_two(look: _Look) -> None:
     number, against = look.values["epoch"], look.values["against"]
     look.need(number)
-    other = look.before(number) if against is None else against
-    if other is None:
+    compared = look.before(number) if against is None else against
+    if compared is None:
         message = f"Epoch {number} is the first of run {look.known.run}: none is before it to compare with."
         look.refuse(message, hint="Name another epoch: against.")
     else:
-        look.need(other)
+        look.need(compared)
 
 
 def _look_at_instant(look: _Look) -> None:
@@ -374,14 +375,16 @@ def _look_at_instant(look: _Look) -> None:
         look.refuse(f"The instant {at_ns} lies outside run {known.run}: 0 to {known.end_ns} ns.", hint="Correct at_ns.")
         return
     inside = [
-        each for each in known.epochs.values() if (each.start_ns < at_ns or each.start_ns == 0) and each.end_ns >= at_ns
+        epoch
+        for epoch in known.epochs.values()
+        if (epoch.start_ns < at_ns or epoch.start_ns == 0) and epoch.end_ns >= at_ns
     ]
     if inside:
-        look.need(min(inside, key=lambda each: each.start_ns).number)
+        look.need(min(inside, key=lambda epoch: epoch.start_ns).number)
         return
-    low = max((each.number for each in known.epochs.values() if each.end_ns < at_ns), default=-1)
-    high = min((each.number for each in known.epochs.values() if each.start_ns >= at_ns), default=None)
-    missing = [each for each in known.store_epochs if each > low and (high is None or each < high)]
+    low = max((epoch.number for epoch in known.epochs.values() if epoch.end_ns < at_ns), default=-1)
+    high = min((epoch.number for epoch in known.epochs.values() if epoch.start_ns >= at_ns), default=None)
+    missing = [epoch for epoch in known.store_epochs if epoch > low and (high is None or epoch < high)]
     look.wanted |= set(missing)
     message = f"The epoch at {at_ns} ns of run {known.run} is not loaded; it is one of {_ranges(missing)}."
     look.refuse(message, missing)
@@ -391,53 +394,55 @@ def _look_around_event(look: _Look) -> LoadedEpoch | None:
     """Look at the epoch that the walk begins in."""
     event, needs = look.values["event"], " or ".join(look.query.details)
     if event is None:
-        own = next((each for each in look.known.slowest_first() if each.number in look.enough), None)
+        start = next((epoch for epoch in look.known.slowest_first() if epoch.number in look.enough), None)
     else:
         at_ns = look.event_ns
-        inside = (each for each in look.enough.values() if at_ns is not None and each.start_ns < at_ns <= each.end_ns)
-        own = next(inside, None)
-    if own is None:
+        inside = (
+            epoch for epoch in look.enough.values() if at_ns is not None and epoch.start_ns < at_ns <= epoch.end_ns
+        )
+        start = next(inside, None)
+    if start is None:
         missing = f"No epoch of run {look.known.run} is loaded with the detail {needs}."
         elsewhere = f"Event {event} is in no epoch of run {look.known.run} that is loaded with the detail {needs}."
         look.refuse(missing if event is None else elsewhere)
         look.wanted |= set(look.known.store_epochs)
         return None
-    look.need(own.number)
-    return own
+    look.need(start.number)
+    return start
 
 
 def _look_back(look: _Look) -> None:
-    own, back_ns = _look_around_event(look), look.values["back_ns"]
-    if own is None or back_ns is None:
+    start, back_ns = _look_around_event(look), look.values["back_ns"]
+    if start is None or back_ns is None:
         return
-    from_ns = max((own.end_ns if look.event_ns is None else look.event_ns) - back_ns, 0)
-    _walk(look, own, until=lambda epoch: epoch.start_ns <= from_ns, forward=False)
+    from_ns = max((start.end_ns if look.event_ns is None else look.event_ns) - back_ns, 0)
+    _walk(look, start, is_last=lambda epoch: epoch.start_ns <= from_ns, forward=False)
 
 
 def _look_ahead(look: _Look) -> None:
-    own, ahead_ns = _look_around_event(look), look.values["ahead_ns"]
-    if own is None or ahead_ns is None:
+    start, ahead_ns = _look_around_event(look), look.values["ahead_ns"]
+    if start is None or ahead_ns is None:
         return
-    to_ns = min((own.start_ns if look.event_ns is None else look.event_ns) + ahead_ns, look.known.end_ns)
-    _walk(look, own, until=lambda epoch: epoch.end_ns >= to_ns, forward=True)
+    to_ns = min((start.start_ns if look.event_ns is None else look.event_ns) + ahead_ns, look.known.end_ns)
+    _walk(look, start, is_last=lambda epoch: epoch.end_ns >= to_ns, forward=True)
 
 
 def _look_back_rounds(look: _Look) -> None:
-    own, rounds = _look_around_event(look), look.values["rounds"]
-    if own is not None:
-        first = look.known.store_epochs.index(own.number) if own.number in look.known.store_epochs else 0
-        wanted = look.known.store_epochs[max(first - rounds, 0) : first]
-        _walk(look, own, until=lambda epoch: not wanted or epoch.number <= wanted[0], forward=False)
+    start, rounds = _look_around_event(look), look.values["rounds"]
+    if start is not None:
+        first = look.known.store_epochs.index(start.number) if start.number in look.known.store_epochs else 0
+        before = look.known.store_epochs[max(first - rounds, 0) : first]
+        _walk(look, start, is_last=lambda epoch: not before or epoch.number <= before[0], forward=False)
 
 
-def _walk(look: _Look, own: LoadedEpoch, *, until: Callable[[LoadedEpoch], bool], forward: bool) -> None:
+def _walk(look: _Look, start: LoadedEpoch, *, is_last: Callable[[LoadedEpoch], bool], forward: bool) -> None:
     """Go from window to window as a query about an event does; the first that is not there ends it."""
-    epoch = own
-    while not until(epoch):
-        beside = [each for each in look.known.store_epochs if (each > epoch.number if forward else each < epoch.number)]
-        if not beside:
+    epoch = start
+    while not is_last(epoch):
+        beyond = [n for n in look.known.store_epochs if (n > epoch.number if forward else n < epoch.number)]
+        if not beyond:
             return
-        number = min(beside) if forward else max(beside)
+        number = min(beyond) if forward else max(beyond)
         look.wanted.add(number)
         if number not in look.enough:
             return

@@ -53,8 +53,8 @@ class Creation:
         places = rows.select(*nodes.key, part=row // batch_rows, place=row % batch_rows)
         for table, frame in relationships:
             inner = self._placed(table, frame, places)
-            own = frame.columns
-            self.created.append(inner.select(own))
+            columns = frame.columns
+            self.created.append(inner.select(columns))
             lies_in_none = pl.int_range(frame.height, eager=True).is_in(inner["row"].implode()).not_()
             self.rest.append((table, frame.filter(lies_in_none)))
             self._inner.append((table, {int(part[0]): of_part for part, of_part in inner.group_by("part")}))
@@ -81,20 +81,20 @@ class Creation:
         inner = frame.with_columns(row=pl.int_range(pl.len()))
         key = list(self.nodes.key)
         ends = {"from": (table.source, table.source_columns), "to": (table.target, table.target_columns)}
-        own = {end: columns for end, (node, columns) in ends.items() if node.label == self.nodes.label}
-        for end, columns in own.items():
+        own_ends = {end: columns for end, (node, columns) in ends.items() if node.label == self.nodes.label}
+        for end, columns in own_ends.items():
             of_end = places.rename({"part": f"{end}_part", "place": end})
             inner = inner.join(of_end, left_on=list(columns), right_on=key)
-        first, *others = own
+        first, *other_ends = own_ends
         inner = inner.filter(
-            [pl.col(f"{first}_part") == pl.col(f"{end}_part") for end in others] or [pl.lit(value=True)]
+            [pl.col(f"{first}_part") == pl.col(f"{end}_part") for end in other_ends] or [pl.lit(value=True)]
         )
-        absent = [pl.lit(None, pl.Int64).alias(end) for end in ends if end not in own]
+        absent = [pl.lit(None, pl.Int64).alias(end) for end in ends if end not in own_ends]
         inner = inner.with_columns(*absent, part=f"{first}_part").select(*frame.columns, *places_of)
-        if len(own) == len(ends):
+        if len(own_ends) == len(ends):
             return inner.sort("part", "from", "to")
-        other = table.target_columns if "from" in own else table.source_columns
-        return inner.sort("part", *other, "row")
+        key_of_other = table.target_columns if "from" in own_ends else table.source_columns
+        return inner.sort("part", *key_of_other, "row")
 
 
 def bring(
@@ -126,19 +126,19 @@ def bring(
     if not ask:
         yield from writer.merges([(nodes, rows), *relationships], batch_rows)
         return
-    there = pl.Series(_there(writer, nodes, rows, batch_rows), dtype=pl.Int64)
-    is_there = pl.int_range(rows.height, eager=True).is_in(there.implode())
+    known_rows = pl.Series(_rows_there(writer, nodes, rows, batch_rows), dtype=pl.Int64)
+    is_there = pl.int_range(rows.height, eager=True).is_in(known_rows.implode())
     creation = Creation(nodes, rows.filter(~is_there), relationships, batch_rows)
     yield from creation.work(writer.run_id)
     yield from writer.merges([(nodes, rows.filter(is_there)), *creation.rest], batch_rows)
 
 
-def _there(writer: Writer, nodes: NodeTable, rows: pl.DataFrame, batch_rows: int) -> list[int]:
+def _rows_there(writer: Writer, nodes: NodeTable, rows: pl.DataFrame, batch_rows: int) -> list[int]:
     """Return the places of the rows whose nodes are there."""
     places: list[int] = []
     for number, part in enumerate(rows.select(nodes.key).iter_slices(batch_rows)):
-        found = writer.read(keys_there(nodes), {"run": writer.run_id, **part.to_dict(as_series=False)})
-        places += [number * batch_rows + record["i"] for record in found]
+        records = writer.read(keys_there(nodes), {"run": writer.run_id, **part.to_dict(as_series=False)})
+        places += [number * batch_rows + record["i"] for record in records]
     return places
 
 
@@ -150,18 +150,18 @@ def _values(table: RelationshipTable, nodes: NodeTable, rows: pl.DataFrame) -> d
     """Return the parameters of `create_together` for the relationships of a stretch."""
     kind = table.type
     values: dict[str, Any] = {f"{kind}_{name}": rows[name].to_list() for name in table.columns}
-    own = "from" if table.source.label == nodes.label else "to"
+    own_end = "from" if table.source.label == nodes.label else "to"
     if _inside(table):
         ends = ("from", "to")
         return values | {f"{kind}_{end}": rows[end].to_list() if end in rows.columns else [] for end in ends}
-    values[f"{kind}_{own}"] = rows[own].to_list() if own in rows.columns else []
+    values[f"{kind}_{own_end}"] = rows[own_end].to_list() if own_end in rows.columns else []
     columns, key = (
-        (table.target_columns, table.target.key) if own == "from" else (table.source_columns, table.source.key)
+        (table.target_columns, table.target.key) if own_end == "from" else (table.source_columns, table.source.key)
     )
     # Numbered before they are grouped: in a group, numbers would begin anew.
     numbered = rows.select(columns).with_columns(number=pl.int_range(pl.len()))
-    others = numbered.group_by(columns, maintain_order=True).agg(
+    other_nodes = numbered.group_by(columns, maintain_order=True).agg(
         first=pl.col("number").min(), last=pl.col("number").max()
     )
-    values |= {f"{kind}_other_{name}": others[column].to_list() for name, column in zip(key, columns, strict=True)}
-    return values | {f"{kind}_{end}": others[end].to_list() for end in ("first", "last")}
+    values |= {f"{kind}_other_{name}": other_nodes[column].to_list() for name, column in zip(key, columns, strict=True)}
+    return values | {f"{kind}_{end}": other_nodes[end].to_list() for end in ("first", "last")}

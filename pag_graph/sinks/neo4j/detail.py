@@ -18,10 +18,10 @@ class Detail(StrEnum):
     FULL = "full"
     """And all events."""
 
-    def covers(self, other: Detail) -> bool:
-        """Return whether it holds all that `other` holds."""
+    def covers(self, detail: Detail) -> bool:
+        """Return whether it holds all that `detail` holds."""
         order = list(Detail)
-        return order.index(self) >= order.index(other)
+        return order.index(self) >= order.index(detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

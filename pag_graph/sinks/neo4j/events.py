@@ -74,53 +74,60 @@ class EventSync:
     def write_nodes(self, advance: Callable[[int], None]) -> None:
         """Create the events that lack, with the activities between those of one transaction."""
         events = self.content.events
-        there = self._read_events()
-        self._known = there["id"]
-        mine, nobodys = self._mine(events, pl.col("t_ns"), pl.col("t_ns"))
-        lacking = events.filter(mine).join(there, on="id", how="anti").sort("id")
+        events_there = self._read_events()
+        self._known = events_there["id"]
+        is_mine, is_nobodys = self._owners(events, pl.col("t_ns"), pl.col("t_ns"))
+        lacking = events.filter(is_mine).join(events_there, on="id", how="anti").sort("id")
         self.writer.write_side_by_side(self._parts(lacking), advance)
-        changed = _differing(events, there, ["id"])
+        changed = _differing(events, events_there, ["id"])
         self.writer.merge(
-            EVENT, pl.concat([changed, events.filter(nobodys).join(there, on="id", how="anti")]), self.batch_rows
+            EVENT,
+            pl.concat([changed, events.filter(is_nobodys).join(events_there, on="id", how="anti")]),
+            self.batch_rows,
         )
         advance(events.height - lacking.height)
 
     def write_rest(self, advance: Callable[[int], None]) -> None:
         """Create the other activities that lack."""
-        wanted = self.content.activities
-        there = self._read_activities()
+        activities = self.content.activities
+        activities_there = self._read_activities()
         start, end = pl.col("start_ns"), pl.col("start_ns") + pl.col("duration_ns")
-        mine, nobodys = self._mine(wanted, pl.max_horizontal(start, end), pl.min_horizontal(start, end))
-        lacking = wanted.join(pl.concat([there.select(_KEY), self._created]), on=_KEY, how="anti")
-        create = lacking.filter(self._select(wanted, lacking, mine))
-        merge = pl.concat([lacking.filter(self._select(wanted, lacking, nobodys)), _differing(wanted, there, _KEY)])
+        is_mine, is_nobodys = self._owners(activities, pl.max_horizontal(start, end), pl.min_horizontal(start, end))
+        lacking = activities.join(pl.concat([activities_there.select(_KEY), self._created]), on=_KEY, how="anti")
+        create = lacking.filter(self._select(activities, lacking, is_mine))
+        merge = pl.concat(
+            [
+                lacking.filter(self._select(activities, lacking, is_nobodys)),
+                _differing(activities, activities_there, _KEY),
+            ]
+        )
         self.writer.write_side_by_side(self._by_type(create), advance)
         self._merge(merge)
-        advance(wanted.height - self._created.height - create.height)
+        advance(activities.height - self._created.height - create.height)
 
     def mark_critical(self) -> None:
         """Mark what is critical in these windows and was created by another process, or has lost its mark."""
         if self.others or self.gone_from is not None:
             self._merge(self.content.activities.filter(pl.col("critical")))
 
-    def _mine(self, rows: pl.DataFrame, later: pl.Expr, earlier: pl.Expr) -> tuple[pl.Series, pl.Series]:
-        """Say which rows are this process' to create, and which nobody's: by the window of the later end, if any."""
+    def _owners(self, rows: pl.DataFrame, later: pl.Expr, earlier: pl.Expr) -> tuple[pl.Series, pl.Series]:
+        """Say which rows this process creates, and which no process owns: by the window of the later end, if any."""
         if not self.others:
             return pl.repeat(value=True, n=rows.height, eager=True), pl.repeat(value=False, n=rows.height, eager=True)
-        own, other = self.content.windows, self.others
-        late_own, late_other = inside(own, later), inside(other, later)
-        early_own, early_other = inside(own, earlier), inside(other, earlier)
-        mine = late_own | (~late_other & early_own)
+        own_windows, other_windows = self.content.windows, self.others
+        late_own, late_other = inside(own_windows, later), inside(other_windows, later)
+        early_own, early_other = inside(own_windows, earlier), inside(other_windows, earlier)
+        is_mine = late_own | (~late_other & early_own)
         theirs = ~late_own & (late_other | (~early_own & early_other))
-        found = rows.select(mine=mine, nobodys=~mine & ~theirs)
-        return found["mine"], found["nobodys"]
+        owners = rows.select(mine=is_mine, nobodys=~is_mine & ~theirs)
+        return owners["mine"], owners["nobodys"]
 
-    def _select(self, wanted: pl.DataFrame, lacking: pl.DataFrame, chosen: pl.Series) -> pl.Series:
+    def _select(self, rows: pl.DataFrame, lacking: pl.DataFrame, chosen: pl.Series) -> pl.Series:
         """Carry a choice of rows over to a part of them."""
         if not self.others:
             value = bool(chosen.len() and chosen[0])
             return pl.repeat(value=value, n=lacking.height, eager=True)
-        marked = wanted.select(_KEY).with_columns(chosen=chosen)
+        marked = rows.select(_KEY).with_columns(chosen=chosen)
         return lacking.select(_KEY).join(marked, on=_KEY, how="left", maintain_order="left")["chosen"]
 
     def _parts(self, events: pl.DataFrame) -> Iterator[Work]:
@@ -146,44 +153,44 @@ class EventSync:
 
     def _read_events(self) -> pl.DataFrame:
         """Return what is there of the stretches of time in which events shall be."""
-        found: list[dict[str, Any]] = []
+        records_found: list[dict[str, Any]] = []
         bounds = self.content.events.group_by("worker").agg(low=pl.col("t_ns").min(), high=pl.col("t_ns").max())
         for row in bounds.sort("worker").iter_rows(named=True):
             records = self._rows(_READ_EVENTS, row)
-            found.extend(dict(record["event"]) for record in records)
+            records_found.extend(dict(record["event"]) for record in records)
         schema = dict(self.content.events.schema)
-        there = pl.DataFrame([{name: row.get(name) for name in schema} for row in found], schema=schema)
-        return there if self.gone_from is None else there.filter(pl.col("epoch") < self.gone_from)
+        events = pl.DataFrame([{name: row.get(name) for name in schema} for row in records_found], schema=schema)
+        return events if self.gone_from is None else events.filter(pl.col("epoch") < self.gone_from)
 
     def _read_activities(self) -> pl.DataFrame:
         """Return the activities that were there before, between events that were."""
-        known = self._read_events()["id"] if self._known is None else self._known
-        wanted = known.filter(known.is_in(self.content.events["id"].implode()))
-        found: list[dict[str, Any]] = []
-        for begin in range(0, wanted.len(), self.batch_rows):
-            records = self._rows(_READ_ACTIVITIES, {"id": wanted[begin : begin + self.batch_rows].to_list()})
-            found.extend(
+        known_ids = self._read_events()["id"] if self._known is None else self._known
+        ids = known_ids.filter(known_ids.is_in(self.content.events["id"].implode()))
+        records_found: list[dict[str, Any]] = []
+        for begin in range(0, ids.len(), self.batch_rows):
+            records = self._rows(_READ_ACTIVITIES, {"id": ids[begin : begin + self.batch_rows].to_list()})
+            records_found.extend(
                 {**record["has"], "src": record["src"], "dst": record["dst"], "type": record["type"]}
                 for record in records
             )
         schema = dict(self.content.activities.schema)
-        there = pl.DataFrame([{name: row.get(name) for name in schema} for row in found], schema=schema)
-        return there if self.gone_from is None else there.filter(pl.col("epoch") < self.gone_from)
+        activities = pl.DataFrame([{name: row.get(name) for name in schema} for row in records_found], schema=schema)
+        return activities if self.gone_from is None else activities.filter(pl.col("epoch") < self.gone_from)
 
     def _rows(self, text: str, values: dict[str, Any]) -> list[Any]:
         return self.writer.read(text, {"run": self.writer.run_id, **values})
 
 
-def _differing(wanted: pl.DataFrame, there: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+def _differing(rows: pl.DataFrame, rows_there: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """Return the wanted rows that are there with other values; being critical in another window is no difference."""
-    if not there.height:
-        return wanted.clear()
-    names = [name for name in wanted.columns if name not in key]
-    both = wanted.join(there, on=key, how="inner", suffix="_there", maintain_order="left")
-    same = [
+    if not rows_there.height:
+        return rows.clear()
+    names = [name for name in rows.columns if name not in key]
+    joined = rows.join(rows_there, on=key, how="inner", suffix="_there", maintain_order="left")
+    is_equal = [
         pl.col(name).is_null() | pl.col(name).eq_missing(pl.col(f"{name}_there"))
         if name == "critical"
         else pl.col(name).eq_missing(pl.col(f"{name}_there"))
         for name in names
     ]
-    return both.filter(~pl.all_horizontal(same)).select(wanted.columns)
+    return joined.filter(~pl.all_horizontal(is_equal)).select(rows.columns)

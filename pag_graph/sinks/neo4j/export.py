@@ -105,7 +105,7 @@ def export_store(
     began = time.monotonic()
     options = options or replace(loader.LoadOptions(), detail=Detail.WAITS)
     run_id = str(run.info.run["run_id"])
-    made = [commit for commit in commits(run.info) if commit.run["run_id"] == run_id]
+    commits_of_run = [commit for commit in commits(run.info) if commit.run["run_id"] == run_id]
     epochs = None
     if final_only:
         last = int(run.info.run["last_closed_epoch"])
@@ -116,29 +116,31 @@ def export_store(
         rows_before = execute(driver, load_query("load/export_state").text, {"run": run_id})
         before = int(rows_before[0]["version"]) if rows_before else None
         if engine is None:
-            done = loader.load_run(run, driver, epochs=epochs, options=options, progress=progress)
+            load_report = loader.load_run(run, driver, epochs=epochs, options=options, progress=progress)
         else:
-            done = loader.load_on_engine(run, connection, engine, epochs=epochs, options=options, progress=progress)
+            load_report = loader.load_on_engine(
+                run, connection, engine, epochs=epochs, options=options, progress=progress
+            )
         report = ExportReport(
             run=run_id,
             store=str(run.info.path.absolute()),
             detail=options.detail,
-            commits=sum(before is None or commit.version > before for commit in made),
+            commits=sum(before is None or commit.version > before for commit in commits_of_run),
             from_version=before,
-            to_version=made[-1].version,
-            epochs=done.epochs,
-            skipped=len(done.skipped),
-            events=done.events,
-            relationships=done.relationships,
-            segments=done.segments,
+            to_version=commits_of_run[-1].version,
+            epochs=load_report.epochs,
+            skipped=len(load_report.skipped),
+            events=load_report.events,
+            relationships=load_report.relationships,
+            segments=load_report.segments,
             seconds=time.monotonic() - began,
         )
         if report.changed or before != report.to_version:
-            _record(driver, {**report.summary(), "to_commit": made[-1].id}, "export")
+            _record(driver, {**report.summary(), "to_commit": commits_of_run[-1].id}, "export")
     return report
 
 
-def record_load(driver: neo4j.Driver, run: Run, done: LoadReport | BulkReport) -> None:
+def record_load(driver: neo4j.Driver, run: Run, load_report: LoadReport | BulkReport) -> None:
     """Record a load as a node `Export`, where it loaded anything.
 
     Parameters
@@ -147,7 +149,7 @@ def record_load(driver: neo4j.Driver, run: Run, done: LoadReport | BulkReport) -
         Of the database.
     run
         The run that was loaded.
-    done
+    load_report
         What the load did.
 
     Raises
@@ -155,24 +157,26 @@ def record_load(driver: neo4j.Driver, run: Run, done: LoadReport | BulkReport) -
     Neo4jError
         If the server cannot be reached or refuses to write.
     """
-    if not done.epochs:
+    if not load_report.epochs:
         return
-    latest = [commit for commit in commits(run.info) if commit.run["run_id"] == done.run][-1]
+    latest = [commit for commit in commits(run.info) if commit.run["run_id"] == load_report.run][-1]
     values = {
-        **asdict(done),
-        "relationships": done.activities if isinstance(done, BulkReport) else done.relationships,
-        "detail": str(done.detail),
-        "epochs": list(done.epochs),
+        **asdict(load_report),
+        "relationships": load_report.activities if isinstance(load_report, BulkReport) else load_report.relationships,
+        "detail": str(load_report.detail),
+        "epochs": list(load_report.epochs),
         "store": str(run.info.path.absolute()),
         "from_version": None,
         "to_version": latest.version,
         "to_commit": latest.id,
     }
-    with plain_errors(f"record the load of run {done.run}"):
+    with plain_errors(f"record the load of run {load_report.run}"):
         _record(driver, values, "load")
 
 
 def _record(driver: neo4j.Driver, values: dict[str, Any], command: str) -> None:
     query = load_query(_RECORD)
-    own = {"id": uuid.uuid4().hex, "command": command, "product_version": version("pag-graph")}
-    execute(driver, query.text, {name: value for name, value in {**values, **own}.items() if name in query.params})
+    record_values = {"id": uuid.uuid4().hex, "command": command, "product_version": version("pag-graph")}
+    execute(
+        driver, query.text, {name: value for name, value in {**values, **record_values}.items() if name in query.params}
+    )

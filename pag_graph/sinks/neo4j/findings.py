@@ -42,27 +42,27 @@ def findings_of(run: Run) -> pl.DataFrame:
     built, alerts = _built(run), _alerts(run)
     columns = [*FINDING.columns, "t_ns", "at_epoch"]
     nothing = [pl.lit(None, kind).alias(name) for name, kind in _OF_ALERTS.items()]
-    whole = built.with_columns(*nothing, pl.col("observed", "limit").cast(pl.Float64)).select(columns)
-    return whole if alerts is None else pl.concat([whole, alerts.select(columns)], how="vertical_relaxed")
+    findings = built.with_columns(*nothing, pl.col("observed", "limit").cast(pl.Float64)).select(columns)
+    return findings if alerts is None else pl.concat([findings, alerts.select(columns)], how="vertical_relaxed")
 
 
 def _built(run: Run) -> pl.DataFrame:
     """Return the findings of the build, each with an ``id`` made of what it says."""
     rows = run.scan("findings").select(PAG_FINDINGS.names).collect()
-    seen: dict[str, int] = {}
+    times_seen: dict[str, int] = {}
     ids = []
     for row in rows.iter_rows():
-        said = hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
-        seen[said] = seen.get(said, 0) + 1
+        digest = hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
+        times_seen[digest] = times_seen.get(digest, 0) + 1
         # Two that say the same are told apart by their number.
-        ids.append(said if seen[said] == 1 else f"{said}-{seen[said]}")
-    at = run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
+        ids.append(digest if times_seen[digest] == 1 else f"{digest}-{times_seen[digest]}")
+    vertices = run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
     named = rows.with_columns(id=pl.Series(ids, dtype=pl.String))
     if not rows["vertex"].count():
-        none = pl.lit(None, pl.Int64)
-        return named.with_columns(t_ns=none, at_epoch=none)
-    near = at.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
-    return named.join(near, on="vertex", how="left", maintain_order="left")
+        null = pl.lit(None, pl.Int64)
+        return named.with_columns(t_ns=null, at_epoch=null)
+    named_vertices = vertices.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
+    return named.join(named_vertices, on="vertex", how="left", maintain_order="left")
 
 
 def _alerts(run: Run) -> pl.DataFrame | None:
@@ -73,9 +73,11 @@ def _alerts(run: Run) -> pl.DataFrame | None:
     opened = events.filter(pl.col("event") == str(AlertEvent.OPENED))
     resolved = events.filter(pl.col("event") == str(AlertEvent.RESOLVED)).select("id", resolved_epoch="epoch")
     alerts = opened.join(resolved, on="id", how="left", maintain_order="left")
-    none = [pl.lit(None, kind).alias(name) for name, kind in pl.DataFrame(PAG_FINDINGS.empty_table()).schema.items()]
-    known = {"severity", "observed", "limit"}
-    return alerts.with_columns(column for column in none if column.meta.output_name() not in known).with_columns(
+    nulls = [pl.lit(None, kind).alias(name) for name, kind in pl.DataFrame(PAG_FINDINGS.empty_table()).schema.items()]
+    kept_columns = {"severity", "observed", "limit"}
+    return alerts.with_columns(
+        column for column in nulls if column.meta.output_name() not in kept_columns
+    ).with_columns(
         finding=pl.lit(ALERT),
         worker=pl.col("subject").str.json_path_match("$.worker").cast(pl.Int32, strict=False),
         action=pl.when(pl.col("resolved_epoch").is_null()).then(pl.lit("opened")).otherwise(pl.lit("resolved")),

@@ -81,8 +81,8 @@ def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
     neo4j.exceptions.ClientError
         If something else has the name of one of them, or makes it for longer than that.
     """
-    there = {row["name"] for text in _SCHEMA for row in execute(driver, text)}
-    lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in there]
+    names_there = {row["name"] for text in _SCHEMA for row in execute(driver, text)}
+    lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in names_there]
     deadline = time.monotonic() + patience_s
     indexes = [text for text in lacking if _schema_name(text).startswith("INDEX")]
     # Those that one transaction makes are filled by one pass over what is there, while constraints fill their own.

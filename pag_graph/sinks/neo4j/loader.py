@@ -295,37 +295,37 @@ class _Load:
         held: Held | None = None,
     ) -> LoadReport:
         began = time.monotonic()
-        known = self.run.epochs["epoch"].to_list()
-        wanted = known if epochs is None else sorted(set(epochs))
-        windows = {epoch: self.run.window(epoch=epoch) for epoch in wanted}
+        store_epochs = self.run.epochs["epoch"].to_list()
+        epoch_ids = store_epochs if epochs is None else sorted(set(epochs))
+        windows = {epoch: self.run.window(epoch=epoch) for epoch in epoch_ids}
         sessions = self.options.sessions or default_sessions()
         # The first lane is this process' own; every task has one.
-        lanes = sessions if on is None else len(wanted) + 1
+        lanes = sessions if on is None else len(epoch_ids) + 1
         with plain_errors(f"load run {self.run_id}"):
             # A wrong address is told at once; later on, a server that is away may come back, and is waited for.
             self.driver.verify_connectivity()
             prepare_schema(self.driver)
-            right = leases.held(
+            lease_context = leases.held(
                 self.driver, self.run_id, lanes=lanes, lease_s=self.options.lease_s, on_wait=self._waiting
             )
-            with right if held is None else nullcontext(held.lease) as lease:
+            with lease_context if held is None else nullcontext(held.lease) as lease:
                 writer = Writer(self.driver, lease)
                 writer.beside = () if held is None else held.beside
                 # Who loads again and again has no use for what is long done.
-                since = _ALL if held is None else min(wanted, default=_ALL)
-                prepare = partial(self._prepare, writer, wanted, since)
+                since = _ALL if held is None else min(epoch_ids, default=_ALL)
+                prepare = partial(self._prepare, writer, epoch_ids, since)
                 details, hidden = patiently(prepare, self.options.patience_s, writer)
                 exchanged = {window.epoch for window in self._exchanged.windows} if self._exchanged else set()
                 skipped = tuple(
                     epoch
-                    for epoch in wanted
+                    for epoch in epoch_ids
                     if not again
                     and epoch not in exchanged
                     and epoch in details
                     and epoch not in hidden
                     and details[epoch].covers(self.options.detail)
                 )
-                loaded = [epoch for epoch in wanted if epoch not in skipped]
+                loaded = [epoch for epoch in epoch_ids if epoch not in skipped]
                 missing = [epoch for epoch in loaded if epoch not in exchanged]
                 groups = self._groups([windows[epoch] for epoch in missing], details, self.options.group_edges)
                 for epoch in details.keys() & set(missing):
@@ -335,9 +335,9 @@ class _Load:
                 if self._exchanged is not None:
                     counts.add(self._exchanged)
                 if on is None:
-                    self._load_here(writer, groups, counts)
+                    self._load_in_process(writer, groups, counts)
                 else:
-                    self._load_there(writer, groups, *on, counts)
+                    self._load_in_tasks(writer, groups, *on, counts)
         return LoadReport(
             run=self.run_id,
             detail=self.options.detail,
@@ -351,7 +351,7 @@ class _Load:
     def _waiting(self, left_s: float) -> None:
         self.progress("wait for another load of this run", 0, max(round(left_s), 1))
 
-    def _prepare(self, writer: Writer, wanted: Sequence[int], since: int) -> tuple[dict[int, Detail], set[int]]:
+    def _prepare(self, writer: Writer, epoch_ids: Sequence[int], since: int) -> tuple[dict[int, Detail], set[int]]:
         """Bring the run up to date; return the details of epochs that are there, and those of them that are hidden."""
         rows = state(self.driver, self.run, since)
         before = {epoch for epoch, shown in _listed(rows, "epochs", "published") if shown}
@@ -359,20 +359,20 @@ class _Load:
             self.run.info.run["last_closed_epoch"],
             self.run.info.events,
         ):
-            self._revise(writer, rows, wanted)
+            self._revise(writer, rows, epoch_ids)
             rows = state(self.driver, self.run, since)
         describe(writer, self.reader, self.options.batch_rows)
         details = {epoch: Detail(detail) for epoch, detail in _listed(rows, "epochs", "details") if detail}
         shown = {epoch for epoch, published in _listed(rows, "epochs", "published") if published}
         return details, (before | details.keys()) - shown
 
-    def _revise(self, writer: Writer, rows: Sequence[Mapping[str, Any]], wanted: Sequence[int]) -> None:
+    def _revise(self, writer: Writer, rows: Sequence[Mapping[str, Any]], epoch_ids: Sequence[int]) -> None:
         """Exchange or take back what may have changed since the run was loaded from another state of its store."""
         open_epoch = min(int(rows[0]["last_closed_epoch"]), int(self.run.info.run["last_closed_epoch"])) + 1
         changed = {
             epoch: Detail(detail)
             for epoch, detail, published, highest in _listed(rows, "epochs", "details", "published", "highest")
-            if published and detail and epoch in wanted and highest >= open_epoch
+            if published and detail and epoch in epoch_ids and highest >= open_epoch
         }
         limit = self.options.exchange_edges
         groups = self._groups([self.run.window(epoch=epoch) for epoch in changed], changed, limit)
@@ -393,8 +393,8 @@ class _Load:
             epoch = window.epoch
             assert epoch is not None  # noqa: S101  (windows of epochs have a number)
             # What is there in more detail stays so.
-            there = details.get(epoch, self.options.detail)
-            detail = there if there.covers(self.options.detail) else self.options.detail
+            detail_there = details.get(epoch, self.options.detail)
+            detail = detail_there if detail_there.covers(self.options.detail) else self.options.detail
             last = groups[-1].windows[-1].epoch if groups else None
             fits = (
                 last is not None
@@ -411,7 +411,7 @@ class _Load:
                 room = group_edges - edges[epoch]
         return groups
 
-    def _load_here(self, writer: Writer, groups: Sequence[Group], counts: Counts) -> None:
+    def _load_in_process(self, writer: Writer, groups: Sequence[Group], counts: Counts) -> None:
         """Load group after group with several sessions; each is published when it is complete."""
         total = sum(self._size(group) for group in groups)
         base = 0
@@ -443,7 +443,7 @@ class _Load:
                     contents.append(pool.submit(self.reader.read, following.windows, following.detail))
                 yield group, content
 
-    def _load_there(
+    def _load_in_tasks(
         self, writer: Writer, groups: Sequence[Group], engine: Engine, connection: Connection, counts: Counts
     ) -> None:
         """Load all groups at once as tasks of an engine; all are published in the end."""
@@ -456,20 +456,20 @@ class _Load:
                 batch_rows=self.options.batch_rows,
                 patience_s=self.options.patience_s,
                 lane=lane,
-                others=tuple(other.windows for other in groups if other is not group),
+                others=tuple(other_group.windows for other_group in groups if other_group is not group),
             )
             for lane, group in enumerate(groups, 1)
         ]
-        done: list[Done] = engine.map(partial(run_task, "nodes"), tasks, label="load events", progress=self.progress)
-        for each in done:
+        results: list[Done] = engine.map(partial(run_task, "nodes"), tasks, label="load events", progress=self.progress)
+        for result in results:
             # Here and one after the other, or two neighbours would not see each other.
-            patiently(partial(begin, writer, each.content), self.options.patience_s, writer)
-            for name, count in each.counts.items():
+            patiently(partial(begin, writer, result.content), self.options.patience_s, writer)
+            for name, count in result.counts.items():
                 counts.values[name] += count
         for step, label in (("relationships", "load activities"), ("summary", "load segments")):
             engine.map(partial(run_task, step), tasks, label=label, progress=self.progress)
-        for each in done:
-            patiently(partial(publish, writer, each.content), self.options.patience_s, writer)
+        for result in results:
+            patiently(partial(publish, writer, result.content), self.options.patience_s, writer)
 
     def _size(self, group: Group) -> int:
         epochs = [window.epoch for window in group.windows]

@@ -62,7 +62,7 @@ class RelationshipTable:
         return tuple(dict.fromkeys((*self.source_columns, *self.target_columns, *self.columns)))
 
 
-def _without(names: list[str], *left_out: str) -> tuple[str, ...]:
+def _names_without(names: list[str], *left_out: str) -> tuple[str, ...]:
     return tuple(name for name in names if name not in left_out)
 
 
@@ -85,7 +85,7 @@ FEEDS = RelationshipTable(
     target=OPERATOR,
     source_columns=("source_operator",),
     target_columns=("target_operator",),
-    columns=_without(TRACE_CHANNELS.names, "source_operator", "target_operator"),
+    columns=_names_without(TRACE_CHANNELS.names, "source_operator", "target_operator"),
     key=("channel",),
     carries_run=True,
 )
@@ -108,7 +108,7 @@ ACTIVITIES = {
         target=EVENT,
         source_columns=("src",),
         target_columns=("dst",),
-        columns=(*_without(PAG_EDGES.names, "src", "dst", "type"), "critical"),
+        columns=(*_names_without(PAG_EDGES.names, "src", "dst", "type"), "critical"),
         carries_run=kind in FOUND_BY_EPOCH,
     )
     for kind in ActivityType
@@ -139,7 +139,9 @@ RELEASED = RelationshipTable(
     source_columns=("source",),
     target_columns=("target",),
     columns=(
-        *_without(PAG_EDGES.names, "start_ns", "duration_ns", "activation", "send_buffer_ns", "receive_buffer_ns"),
+        *_names_without(
+            PAG_EDGES.names, "start_ns", "duration_ns", "activation", "send_buffer_ns", "receive_buffer_ns"
+        ),
         *("sent_ns", "arrived_ns", "delivered_ns", "waited_ns", "critical", "sender_operator", "title"),
     ),
     key=("src",),
@@ -188,7 +190,7 @@ EPOCH = NodeTable(label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "en
 ADVISED = NodeTable(
     label="Advice",
     key=("id",),
-    columns=("id", "start_ns", "end_ns", *_without(ADVICE.names, "operator", "operator_name")),
+    columns=("id", "start_ns", "end_ns", *_names_without(ADVICE.names, "operator", "operator_name")),
 )
 AT = RelationshipTable(type="AT", source=ADVISED, target=OPERATOR, source_columns=("id",), target_columns=("operator",))
 MOVES = RelationshipTable(
@@ -271,7 +273,7 @@ PROPERTIES = tuple(
 
 def _pattern(table: NodeTable, name: str, values: tuple[str, ...]) -> str:
     """Write a node with its key; `values` are names of parameters, in the order of the key."""
-    key = ", ".join(f"{one}: ${value}[i]" for one, value in zip(table.key, values, strict=True))
+    key = ", ".join(f"{column}: ${value}[i]" for column, value in zip(table.key, values, strict=True))
     return f"({name}:{table.label} {{run: $run, {key}}})"
 
 
@@ -304,12 +306,12 @@ def _set(name: str, columns: tuple[str, ...], *, carries_run: bool = False) -> s
 @cache
 def merge_nodes(table: NodeTable) -> str:
     """Return the query that adds nodes or brings them up to date; parameters are `run` and one list per column."""
-    rest = tuple(name for name in table.columns if name not in table.key)
+    properties = tuple(name for name in table.columns if name not in table.key)
     return "\n".join(
         (
             f"UNWIND range(0, size(${table.key[0]}) - 1) AS i",
             f"MERGE {_pattern(table, 'node', table.key)}",
-            _set("node", rest),
+            _set("node", properties),
             *_lane(table),
         )
     )
@@ -319,9 +321,9 @@ def merge_nodes(table: NodeTable) -> str:
 def remove_nodes(table: NodeTable) -> str:
     """Return the query that removes some nodes of a run and says how many; parameters are `run` and `batch_rows`."""
     # An index on several properties is used only if all of them are asked for.
-    rest = " AND ".join(f"node.{name} IS NOT NULL" for name in table.key)
+    has_key = " AND ".join(f"node.{name} IS NOT NULL" for name in table.key)
     return (
-        f"MATCH (node:{table.label} {{run: $run}})\nWHERE {rest}\nWITH node LIMIT $batch_rows\n"
+        f"MATCH (node:{table.label} {{run: $run}})\nWHERE {has_key}\nWITH node LIMIT $batch_rows\n"
         "DETACH DELETE node\nRETURN count(*) AS removed"
     )
 
@@ -341,16 +343,16 @@ def delete_nodes(table: NodeTable) -> str:
 @cache
 def delete_relationships(table: RelationshipTable) -> str:
     """Return the query that removes some relationships; parameters are `run` and lists of both ends and the key."""
-    return f"{_found(table)}\nDELETE relationship"
+    return f"{_match_relationship(table)}\nDELETE relationship"
 
 
 @cache
 def unmark(table: RelationshipTable) -> str:
     """Return the query that takes the mark `critical` from relationships; parameters as for `delete_relationships`."""
-    return f"{_found(table)}\nREMOVE relationship.critical"
+    return f"{_match_relationship(table)}\nREMOVE relationship.critical"
 
 
-def _found(table: RelationshipTable) -> str:
+def _match_relationship(table: RelationshipTable) -> str:
     key = f" {{{_listed(table.key)}}}" if table.key else ""
     return "\n".join(
         (
@@ -366,14 +368,14 @@ def _found(table: RelationshipTable) -> str:
 def merge_relationships(table: RelationshipTable) -> str:
     """Return the query that adds relationships or brings them up to date; parameters as for `merge_nodes`."""
     key = f" {{{_listed(table.key)}}}" if table.key else ""
-    rest = tuple(name for name in table.columns if name not in table.key)
+    properties = tuple(name for name in table.columns if name not in table.key)
     return "\n".join(
         (
             f"UNWIND range(0, size(${table.source_columns[0]}) - 1) AS i",
             f"MATCH {_pattern(table.source, 'source', table.source_columns)}",
             f"MATCH {_pattern(table.target, 'target', table.target_columns)}",
             f"MERGE (source)-[relationship:{table.type}{key}]->(target)",
-            _set("relationship", rest, carries_run=table.carries_run),
+            _set("relationship", properties, carries_run=table.carries_run),
         )
     )
 
@@ -442,13 +444,13 @@ def create_together(
     for table in beyond:
         kind = table.type
         forward = table.source.label == nodes.label
-        other = table.target if forward else table.source
+        other_node = table.target if forward else table.source
         arrow = f"-[:{kind} {{{_prefixed(table)}}}]-"
         created = f"(node){arrow}>(other)" if forward else f"(other){arrow}>(node)"
-        keys = tuple(f"{kind}_other_{name}" for name in other.key)
+        keys = tuple(f"{kind}_other_{name}" for name in other_node.key)
         parts.append(
             f"CALL (nodes) {{\n  UNWIND range(0, size(${keys[0]}) - 1) AS i\n"
-            f"  MATCH {_pattern(other, 'other', keys)}\n"
+            f"  MATCH {_pattern(other_node, 'other', keys)}\n"
             f"  UNWIND range(${kind}_first[i], ${kind}_last[i]) AS row\n"
             f"  WITH nodes[${kind}_{'from' if forward else 'to'}[row]] AS node, other, row AS i\n"
             f"  CREATE {created}\n}}"
@@ -458,5 +460,5 @@ def create_together(
 
 def _prefixed(table: RelationshipTable) -> str:
     """List the properties of a relationship of `create_together`."""
-    own = [f"{name}: ${table.type}_{name}[i]" for name in table.columns]
-    return ", ".join([*own, "run: $run"] if table.carries_run else own)
+    properties = [f"{name}: ${table.type}_{name}[i]" for name in table.columns]
+    return ", ".join([*properties, "run: $run"] if table.carries_run else properties)

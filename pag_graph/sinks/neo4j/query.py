@@ -217,8 +217,8 @@ def _completed(transaction: neo4j.ManagedTransaction, query: Query, parameters: 
         chosen["run"] = latest["run"]
     known = read_loaded(transaction, str(chosen["run"]))
     if "epoch" in query.params and known.epochs:
-        wanted = chosen.get("epoch")
-        chosen["epoch"] = query.params["epoch"].convert(wanted) if wanted is not None else _slowest(query, known)
+        epoch = chosen.get("epoch")
+        chosen["epoch"] = query.params["epoch"].convert(epoch) if epoch is not None else _slowest(query, known)
     elif "epoch" in query.params and chosen.get("epoch") is None:
         chosen["epoch"] = 0
     covers(query, _checked(query, chosen), known, transaction).check()
@@ -254,7 +254,7 @@ def _coverage(transaction: neo4j.ManagedTransaction, query: Query, values: Mappi
     return None if query.over is None or "run" not in query.params else read_coverage(transaction, query, values)
 
 
-def _checked(query: Query, given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(query: Query, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a value of the right type for each parameter that a query declares.
 
     Raises
@@ -263,26 +263,26 @@ def _checked(query: Query, given: Mapping[str, Any]) -> dict[str, Any]:
         If one is missing, unknown or of another type.
     """
     declared = query.params
-    missing = {name for name, each in declared.items() if each.required} - given.keys()
-    unknown = given.keys() - declared.keys()
+    missing = {name for name, param in declared.items() if param.required} - values.keys()
+    unknown = values.keys() - declared.keys()
     if missing or unknown:
-        found = [
+        problems = [
             *(f"lacks {name}, {declared[name].meaning}" for name in sorted(missing)),
             *(f"has no parameter {name}" for name in sorted(unknown)),
         ]
-        message = f"The query {query.name} {'; it '.join(found)}."
-        takes = "; ".join(f"{name}: {each.meaning}" for name, each in declared.items()) or "none"
+        message = f"The query {query.name} {'; it '.join(problems)}."
+        takes = "; ".join(f"{name}: {param.meaning}" for name, param in declared.items()) or "none"
         raise InvalidParameterError(message, f"Its parameters: {takes}.", {"query": query.name})
-    return {name: each.convert(given[name]) if name in given else each.default for name, each in declared.items()}
+    return {name: param.convert(values[name]) if name in values else param.default for name, param in declared.items()}
 
 
 @contextmanager
-def plain_errors(what: str) -> Iterator[None]:
+def plain_errors(action: str) -> Iterator[None]:
     """Turn errors of the driver into ours, with what to do about them.
 
     Parameters
     ----------
-    what
+    action
         What was tried, to follow "could not".
 
     Raises
@@ -295,10 +295,10 @@ def plain_errors(what: str) -> Iterator[None]:
     try:
         yield
     except driver_errors.AuthError as error:
-        message = f"Could not {what}: the Neo4j server refuses the user or the password."
+        message = f"Could not {action}: the Neo4j server refuses the user or the password."
         raise Neo4jError(message, "Check both; `pag neo4j status` says where the password is kept.") from error
     except (driver_errors.ServiceUnavailable, driver_errors.SessionExpired) as error:
-        message = f"Could not {what}: the Neo4j server does not answer: {error}"
+        message = f"Could not {action}: the Neo4j server does not answer: {error}"
         hint = (
             "Start it (`pag neo4j start`), or correct the address and the certificate of another one. Then do the same"
             " again; what is there already does no harm."
@@ -306,7 +306,7 @@ def plain_errors(what: str) -> Iterator[None]:
         raise Neo4jError(message, hint) from error
     except (driver_errors.DriverError, driver_errors.Neo4jError) as error:
         code = getattr(error, "code", None)
-        message = f"Could not {what}: {getattr(error, 'message', None) or error}"
+        message = f"Could not {action}: {getattr(error, 'message', None) or error}"
         hints = {
             "Neo.ClientError.Statement.AccessMode": "Queries run in read access mode; use one that only reads.",
             "Neo.TransientError.General.MemoryPoolOutOfMemoryError": "Give the server more memory: "

@@ -99,10 +99,14 @@ class KeepDetail(NamedTuple):
         """
         latest = sorted(details, reverse=True)
         shall = {epoch: self.most(place) for place, epoch in enumerate(latest)}
-        due = {epoch: most for epoch, most in shall.items() if most is None or not most.covers(details[epoch])}
-        places = [place for place, epoch in enumerate(latest) if epoch in due]
-        many = any(self._many(sum(place >= count for place in places), count) for count in self._counts)
-        return due if exactly or many else {}
+        too_detailed = {
+            epoch: most_detail
+            for epoch, most_detail in shall.items()
+            if most_detail is None or not most_detail.covers(details[epoch])
+        }
+        places = [place for place, epoch in enumerate(latest) if epoch in too_detailed]
+        is_worthwhile = any(self._many(sum(place >= count for place in places), count) for count in self._counts)
+        return too_detailed if exactly or is_worthwhile else {}
 
     def many(self, epochs: int) -> bool:
         """Say whether after so many new epochs enough others may be due: a quarter of those that keep a detail."""
@@ -143,18 +147,25 @@ def trim(
     """
     reader = Reader(run, options.labels)
     rows = execute(writer.driver, load_query("load/details").text, {"run": writer.run_id})
-    begun = {row["epoch"]: row for row in rows if row["trims"] is not None}
+    begun_trims = {row["epoch"]: row for row in rows if row["trims"] is not None}
     details = {row["epoch"]: Detail(row["detail"]) for row in rows if row["published"] and row["detail"]}
-    done: dict[int, Detail | None] = {
-        epoch: Detail(row["detail"]) if row["published"] else None for epoch, row in begun.items()
+    details_now: dict[int, Detail | None] = {
+        epoch: Detail(row["detail"]) if row["published"] else None for epoch, row in begun_trims.items()
     }
-    if begun:
-        _trim(reader, writer, {epoch: Detail(row["trims"]) for epoch, row in begun.items()}, done, details, options)
+    if begun_trims:
+        _trim(
+            reader,
+            writer,
+            {epoch: Detail(row["trims"]) for epoch, row in begun_trims.items()},
+            details_now,
+            details,
+            options,
+        )
     for part in _portions(run, keep.due(details, exactly=exactly), details, options.group_edges):
         _trim(reader, writer, {epoch: details[epoch] for epoch in part}, part, details, options)
         details = {epoch: now for epoch, before in details.items() if (now := part.get(epoch, before)) is not None}
-        done.update(part)
-    return done
+        details_now.update(part)
+    return details_now
 
 
 def _portions(
@@ -182,23 +193,25 @@ def _portions(
 def _trim(
     reader: Reader,
     writer: Writer,
-    had: Mapping[int, Detail],
-    shall: Mapping[int, Detail | None],
+    details_before: Mapping[int, Detail],
+    details_after: Mapping[int, Detail | None],
     details: Mapping[int, Detail],
     options: LoadOptions,
 ) -> None:
-    epochs: Sequence[int] = sorted(had)
+    epochs: Sequence[int] = sorted(details_before)
     values: dict[str, Any] = {
         "run": writer.run_id,
         "epoch": epochs,
-        "detail": [None if (most := shall[epoch]) is None else str(most) for epoch in epochs],
+        "detail": [None if (detail_kept := details_after[epoch]) is None else str(detail_kept) for epoch in epochs],
     }
 
     def remove() -> None:
         writer.write(load_query("load/trim_begin").text, values)
-        others = {epoch: detail for epoch, detail in details.items() if epoch not in had}
-        gone = trimmed(reader, {epoch: (had[epoch], shall[epoch]) for epoch in epochs}, others)
-        for work in gone.work(writer.run_id, options.batch_rows):
+        other_details = {epoch: detail for epoch, detail in details.items() if epoch not in details_before}
+        trimmed_content = trimmed(
+            reader, {epoch: (details_before[epoch], details_after[epoch]) for epoch in epochs}, other_details
+        )
+        for work in trimmed_content.work(writer.run_id, options.batch_rows):
             writer.write(work.text, work.parameters)
         writer.write(load_query("load/trim_end").text, values)
 

@@ -49,9 +49,9 @@ class OneTransaction(Writer):
 
     def write_side_by_side(self, work: Iterable[Work], advance: Callable[[int], None]) -> None:
         """Keep work, in its order."""
-        for piece in work:
-            self._statements.append((piece.text, piece.parameters))
-            advance(piece.rows)
+        for item in work:
+            self._statements.append((item.text, item.parameters))
+            advance(item.rows)
 
     def commit(self) -> None:
         """Write everything that was kept."""
@@ -98,19 +98,19 @@ def exchange(writer: Writer, reader: Reader, content: Content, open_epoch: int, 
     batch_rows
         Rows of a query.
     """
-    kept = OneTransaction(writer)
+    transaction = OneTransaction(writer)
     values = {"run": writer.run_id, "open_epoch": open_epoch, "batch_rows": _ALL}
     for name in ("load/unpublish", "load/retract_marks", *_TAKE_BACK, "load/retract_epochs"):
-        kept.write(load_query(name).text, {key: values[key] for key in load_query(name).params})
-    describe(kept, reader, batch_rows)
-    begin(kept, content)
-    sync = EventSync(reader.run, kept, content, batch_rows, gone_from=open_epoch)
+        transaction.write(load_query(name).text, {key: values[key] for key in load_query(name).params})
+    describe(transaction, reader, batch_rows)
+    begin(transaction, content)
+    sync = EventSync(reader.run, transaction, content, batch_rows, gone_from=open_epoch)
     sync.write_nodes(_unseen)
     sync.write_rest(_unseen)
     sync.mark_critical()
-    write_summary(kept, content, batch_rows, _unseen)
-    publish(kept, content)
-    kept.commit()
+    write_summary(transaction, content, batch_rows, _unseen)
+    publish(transaction, content)
+    transaction.commit()
 
 
 def _unseen(rows: int) -> None:

@@ -92,17 +92,17 @@ class SegmentReader:
             .unique("src")
         )
 
-    def segments(self, wanted: pl.Series, low: Any, high: Any) -> pl.DataFrame:
+    def segments(self, segment_ids: pl.Series, low: Any, high: Any) -> pl.DataFrame:
         """Read whole segments, which may begin before and end after what the windows show: rows of `SEGMENT`.
 
         Parameters
         ----------
-        wanted
+        segment_ids
             Their ids.
         low, high
             Lowest and highest epoch of the vertices that the windows show.
         """
-        rows = self._rows_of_segments(wanted, int(low), int(high))
+        rows = self._rows_of_segments(segment_ids, int(low), int(high))
         facts = rows.group_by("segment", maintain_order=True).agg(
             pl.col("worker").first(),
             pl.col("epoch").first(),
@@ -158,38 +158,40 @@ class SegmentReader:
             .sort("id")
         )
 
-    def _rows_of_segments(self, wanted: pl.Series, low: int, high: int) -> pl.DataFrame:
+    def _rows_of_segments(self, segment_ids: pl.Series, low: int, high: int) -> pl.DataFrame:
         """Read the vertices of whole segments, in the order of their ids: of more epochs until all is there."""
         lowest, highest = self._labels
-        more = 1
+        more_epochs = 1
         while True:
-            near = (
+            vertices = (
                 self.run.scan("vertices")
                 .filter(pl.col("epoch").is_between(low, high))
                 .select("id", "worker", "epoch", "t_ns", "segment")
                 .collect()
             )
-            begun = near["id"].is_in(wanted.implode()).sum() == wanted.len()
+            has_begins = vertices["id"].is_in(segment_ids.implode()).sum() == segment_ids.len()
             # Ids of a worker rise: a segment has ended where a later one has begun.
-            latest = near.group_by("worker").agg(latest=pl.col("segment").max())
+            latest = vertices.group_by("worker").agg(latest=pl.col("segment").max())
             ended = (
-                near.filter(pl.col("segment").is_in(wanted.implode())).group_by("worker").agg(pl.col("segment").max())
+                vertices.filter(pl.col("segment").is_in(segment_ids.implode()))
+                .group_by("worker")
+                .agg(pl.col("segment").max())
             )
             going_on = ended.join(latest, on="worker").filter(pl.col("segment") == pl.col("latest")).height
-            if (begun or low <= lowest) and (not going_on or high >= highest):
+            if (has_begins or low <= lowest) and (not going_on or high >= highest):
                 break
-            low = low if begun else max(low - more, lowest)
-            high = min(high + more, highest) if going_on else high
-            more *= 2
-        return near.filter(pl.col("segment").is_in(wanted.implode())).sort("id")
+            low = low if has_begins else max(low - more_epochs, lowest)
+            high = min(high + more_epochs, highest) if going_on else high
+            more_epochs *= 2
+        return vertices.filter(pl.col("segment").is_in(segment_ids.implode())).sort("id")
 
     def _round(self, segments: pl.DataFrame) -> pl.Series:
         """Return the number of the epoch in whose window each segment starts."""
         if self.run.epochs_are_islands:
             return segments["epoch"]
         epochs = self.run.epochs
-        at = epochs["end_ns"].search_sorted(segments["start_ns"], side="left").clip(0, epochs.height - 1)
-        return epochs["epoch"].gather(at)
+        rows = epochs["end_ns"].search_sorted(segments["start_ns"], side="left").clip(0, epochs.height - 1)
+        return epochs["epoch"].gather(rows)
 
     @cached_property
     def _labels(self) -> tuple[int, int]:
@@ -211,7 +213,7 @@ class SegmentReader:
         return pl.coalesce(known, pl.format("operator {}", pl.col(operator)))
 
 
-def _titled(what: pl.Expr, ns: str | pl.Expr) -> pl.Expr:
+def _titled(subject: pl.Expr, ns: str | pl.Expr) -> pl.Expr:
     """Write what is drawn, with its duration."""
     took = (pl.col(ns) if isinstance(ns, str) else ns).map_elements(duration, return_dtype=pl.String)
-    return pl.format("{} {}", what, took)
+    return pl.format("{} {}", subject, took)

@@ -77,7 +77,7 @@ class Trimmed:
 
 
 def trimmed(
-    reader: Reader, epochs: Mapping[int, tuple[Detail, Detail | None]], others: Mapping[int, Detail]
+    reader: Reader, epochs: Mapping[int, tuple[Detail, Detail | None]], other_details: Mapping[int, Detail]
 ) -> Trimmed:
     """Find what goes where some epochs get less detail.
 
@@ -87,7 +87,7 @@ def trimmed(
         Of the run; its store has all these epochs.
     epochs
         Those that lose detail: what they have, and what they shall have; None where they go altogether.
-    others
+    other_details
         The other epochs of the database, and what they have.
 
     Returns
@@ -95,31 +95,35 @@ def trimmed(
     Trimmed
         O(what these epochs and their nearest neighbours show).
     """
-    known = reader.run.epochs["epoch"].sort().to_list()
+    store_epochs = reader.run.epochs["epoch"].sort().to_list()
     before = _contents(reader, {epoch: detail for epoch, (detail, _) in epochs.items()})
     all_of = _ids(_contents(reader, dict.fromkeys(epochs, Detail.FULL)))
     after = _contents(reader, {epoch: detail for epoch, (_, detail) in epochs.items() if detail is not None})
-    first, last = known.index(min(epochs)), known.index(max(epochs))
-    between = {epoch: others[epoch] for epoch in known[first : last + 1] if epoch in others and epoch not in epochs}
-    kept = [*after, *_contents(reader, between)]
-    for side in (reversed(known[:first]), known[last + 1 :]):
+    first, last = store_epochs.index(min(epochs)), store_epochs.index(max(epochs))
+    between = {
+        epoch: other_details[epoch]
+        for epoch in store_epochs[first : last + 1]
+        if epoch in other_details and epoch not in epochs
+    }
+    kept_contents = [*after, *_contents(reader, between)]
+    for side in (reversed(store_epochs[:first]), store_epochs[last + 1 :]):
         for epoch in side:
-            if epoch in others:
-                kept += _contents(reader, {epoch: others[epoch]})
-            if _apart(all_of, _ids(_contents(reader, {epoch: Detail.FULL}))):
+            if epoch in other_details:
+                kept_contents += _contents(reader, {epoch: other_details[epoch]})
+            if _share_nothing(all_of, _ids(_contents(reader, {epoch: Detail.FULL}))):
                 break
-    gone = {
-        name: _rows(before, name).select(key).unique().join(_rows(kept, name), on=key, how="anti").sort(key)
+    removed = {
+        name: _rows(before, name).select(key).unique().join(_rows(kept_contents, name), on=key, how="anti").sort(key)
         for name, key in _KEYS.items()
     }
-    marks = {name: _marked(before, kept, name) for name in ("activities", "released")}
+    marks = {name: _marked(before, kept_contents, name) for name in ("activities", "released")}
     ends = ["source", "target"]
     drawn = _critical(before, "released").select(ends).unique()
     steps = _rows(before, "steps").select("epoch", "step")
     return Trimmed(
-        gone=gone,
-        unmarked={name: rows.join(gone[name], on=_KEYS[name], how="anti") for name, rows in marks.items()},
-        drawn=drawn.join(_critical(kept, "released"), on=ends, how="anti").sort(ends),
+        gone=removed,
+        unmarked={name: rows.join(removed[name], on=_KEYS[name], how="anti") for name, rows in marks.items()},
+        drawn=drawn.join(_critical(kept_contents, "released"), on=ends, how="anti").sort(ends),
         steps=steps.join(_rows(after, "steps"), on=["epoch", "step"], how="anti"),
     )
 
@@ -154,24 +158,26 @@ def _critical(contents: Sequence[Content], name: str) -> pl.DataFrame:
     return _rows(contents, name).filter(pl.col("critical").fill_null(value=False))
 
 
-def _marked(before: Sequence[Content], kept: Sequence[Content], name: str) -> pl.DataFrame:
+def _marked(before: Sequence[Content], kept_contents: Sequence[Content], name: str) -> pl.DataFrame:
     """Return the keys of what was critical and is no more."""
     key = _KEYS[name]
-    return _critical(before, name).select(key).unique().join(_critical(kept, name), on=key, how="anti").sort(key)
+    return (
+        _critical(before, name).select(key).unique().join(_critical(kept_contents, name), on=key, how="anti").sort(key)
+    )
 
 
 def _ids(contents: Sequence[Content]) -> dict[str, pl.DataFrame]:
     return {name: _rows(contents, name).select(key).unique() for name, key in _ALL.items()}
 
 
-def _apart(one: Mapping[str, pl.DataFrame], other: Mapping[str, pl.DataFrame]) -> bool:
+def _share_nothing(first: Mapping[str, pl.DataFrame], second: Mapping[str, pl.DataFrame]) -> bool:
     """Say whether two contents have nothing in common."""
-    return all(one[name].join(other[name], on=key, how="semi").is_empty() for name, key in _ALL.items())
+    return all(first[name].join(second[name], on=key, how="semi").is_empty() for name, key in _ALL.items())
 
 
-def _between(rows: pl.DataFrame, ends: tuple[str, str], gone: pl.Series) -> pl.DataFrame:
+def _between(rows: pl.DataFrame, ends: tuple[str, str], removed_ids: pl.Series) -> pl.DataFrame:
     """Return the relationships between nodes that stay; the others go with them."""
-    leads_away = [pl.col(end).is_in(gone.implode()) for end in ends]
+    leads_away = [pl.col(end).is_in(removed_ids.implode()) for end in ends]
     return rows.filter(~pl.any_horizontal(leads_away))
 
 

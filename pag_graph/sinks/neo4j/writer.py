@@ -100,17 +100,17 @@ class Writer:
             Called with the rows of each piece that is done.
         """
         if self._lanes == 1:
-            for piece in work:
-                self.write(piece.text, piece.parameters)
-                advance(piece.rows)
+            for item in work:
+                self.write(item.text, item.parameters)
+                advance(item.rows)
             return
         free = list(range(self._lanes))
         running: dict[Future[Any], tuple[int, int]] = {}
         with ThreadPoolExecutor(self._lanes) as pool:
             try:
-                for piece in work:
+                for item in work:
                     lane = free.pop()
-                    running[pool.submit(self.write, piece.text, piece.parameters, lane)] = (lane, piece.rows)
+                    running[pool.submit(self.write, item.text, item.parameters, lane)] = (lane, item.rows)
                     if not free:
                         _collect(running, free, advance)
                 while running:
@@ -169,8 +169,8 @@ class Writer:
 
 def _collect(running: dict[Future[Any], tuple[int, int]], free: list[int], advance: Callable[[int], None]) -> None:
     """Wait until a piece of work is done; errors are raised here."""
-    done, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in done:
+    finished, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in finished:
         lane, rows = running.pop(future)
         free.append(lane)
         future.result()
