@@ -56,26 +56,26 @@ class Rule:
             If an entry is missing, unknown, or of another type.
         """
         kinds = {item.name: item for item in fields(cls)}
-        where = f"The alert rule {entry.get('name', '')!r}"
+        rule_title = f"The alert rule {entry.get('name', '')!r}"
         if unknown := sorted(set(entry) - set(kinds)):
-            message = f"{where} has an entry {unknown[0]!r}; there are {', '.join(kinds)}."
+            message = f"{rule_title} has an entry {unknown[0]!r}; there are {', '.join(kinds)}."
             raise InvalidParameterError(message)
-        given = {**entry, "subject": entry.get("subject", ())}
-        texts = [given.get(name, "x") for name in ("where", "severity")] + [given.get("name"), given.get("query")]
-        columns, after = given["subject"], given.get("resolve_after", 3)
+        values = {**entry, "subject": entry.get("subject", ())}
+        texts = [values.get(name, "x") for name in ("where", "severity")] + [values.get("name"), values.get("query")]
+        columns, after = values["subject"], values.get("resolve_after", 3)
         if not all(isinstance(text, str) and text for text in texts):
-            message = f"{where} must have texts as name, query, where and severity."
+            message = f"{rule_title} must have texts as name, query, where and severity."
             raise InvalidParameterError(message)
         if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
-            message = f"{where} has the subject {columns!r}, and must have a list of names of columns."
+            message = f"{rule_title} has the subject {columns!r}, and must have a list of names of columns."
             raise InvalidParameterError(message)
         if isinstance(after, bool) or not isinstance(after, int) or after < 1:
-            message = f"{where} has resolve_after = {after!r}, and must have a whole number, at least 1."
+            message = f"{rule_title} has resolve_after = {after!r}, and must have a whole number, at least 1."
             raise InvalidParameterError(message)
-        if given.get("severity", str(Severity.WARNING)) not in set(map(str, Severity)):
-            message = f"{where} has the severity {given['severity']!r}; there are {', '.join(Severity)}."
+        if values.get("severity", str(Severity.WARNING)) not in set(map(str, Severity)):
+            message = f"{rule_title} has the severity {values['severity']!r}; there are {', '.join(Severity)}."
             raise InvalidParameterError(message)
-        return cls(**{**given, "subject": tuple(columns)})
+        return cls(**{**values, "subject": tuple(columns)})
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -94,9 +94,9 @@ class Rule:
         """
         missing = [name for name in self.subject if name not in schema.names]
         if missing:
-            there = ", ".join(schema.names)
+            columns = ", ".join(schema.names)
             message = (
-                f"{missing[0]!r}, a subject of the alert rule {self.name!r}, is no column of {self.query}: {there}."
+                f"{missing[0]!r}, a subject of the alert rule {self.name!r}, is no column of {self.query}: {columns}."
             )
             raise InvalidParameterError(message)
         node = parse_filter(self.where)

@@ -18,7 +18,7 @@ class Literal:
     """A constant; None is null."""
 
     value: Value | None
-    at: int = field(default=0, compare=False)
+    position: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Column:
 
     element: str
     name: str
-    at: int = field(default=0, compare=False)
+    position: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Unary:
 
     operator: str
     operand: Node
-    at: int = field(default=0, compare=False)
+    position: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Binary:
     operator: str
     left: Node
     right: Node
-    at: int = field(default=0, compare=False)
+    position: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class In:
 
     operand: Node
     values: tuple[Literal, ...]
-    at: int = field(default=0, compare=False)
+    position: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class IsNull:
     """``x is null``."""
 
     operand: Node
-    at: int = field(default=0, compare=False)
+    position: int = field(default=0, compare=False)
 
 
 Node = Literal | Column | Unary | Binary | In | IsNull

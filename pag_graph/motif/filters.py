@@ -62,8 +62,8 @@ def parse_filter(text: str, parameters: Mapping[str, Value] | None = None) -> No
 
     Examples
     --------
-    >>> parse_filter("e.duration_ns > us(2)")
-    Binary(operator='>', left=Column(element='e', name='duration_ns', at=0), right=Literal(value=2000, at=16), at=14)
+    >>> parse_filter("e.t > us(2)")
+    Binary(operator='>', left=Column(element='e', name='t', position=0), right=Literal(value=2000, position=6), position=4)
     """
     return _Parser(text, parameters or {}).whole()
 
@@ -82,7 +82,7 @@ def parameters_of(text: str) -> set[str]:
 class _Token(NamedTuple):
     kind: str
     text: str
-    at: int
+    position: int
 
 
 class _Parser:
@@ -95,20 +95,20 @@ class _Parser:
         self.next = 0
 
     def _tokens(self) -> Iterator[_Token]:
-        at = 0
-        while match := _TOKEN.match(self.text, at):
+        position = 0
+        while match := _TOKEN.match(self.text, position):
             kind = str(match.lastgroup)
             word = match[kind]
             if kind == "name" and word.lower() in _WORDS:
                 kind, word = "word", word.lower()
             yield _Token(kind, word, match.start(str(match.lastgroup)))
-            at = match.end()
-        rest = len(self.text) - len(self.text[at:].lstrip())
-        if rest < len(self.text):
-            found = self.text[rest]
-            problem = "This text has no end." if found == "'" else f"{found!r} has no meaning in a filter."
-            hint = "Text stands in single quotes: 'waiting'." if found == '"' else None
-            self.fail(problem, rest, hint)
+            position = match.end()
+        unread = len(self.text) - len(self.text[position:].lstrip())
+        if unread < len(self.text):
+            character = self.text[unread]
+            problem = "This text has no end." if character == "'" else f"{character!r} has no meaning in a filter."
+            hint = "Text stands in single quotes: 'waiting'." if character == '"' else None
+            self.fail(problem, unread, hint)
         yield _Token("end", "", len(self.text.rstrip()))
 
     def whole(self) -> Node:
@@ -120,21 +120,21 @@ class _Parser:
     def disjunction(self) -> Node:
         node = self.conjunction()
         while self.now[:2] == ("word", "or"):
-            at = self.advance().at
-            node = Binary("or", node, self.conjunction(), at)
+            position = self.advance().position
+            node = Binary("or", node, self.conjunction(), position)
         return node
 
     def conjunction(self) -> Node:
         node = self.negation()
         while self.now[:2] == ("word", "and"):
-            at = self.advance().at
-            node = Binary("and", node, self.negation(), at)
+            position = self.advance().position
+            node = Binary("and", node, self.negation(), position)
         return node
 
     def negation(self) -> Node:
         if self.now[:2] == ("word", "not"):
-            at = self.advance().at
-            return Unary("not", self.negation(), at)
+            position = self.advance().position
+            return Unary("not", self.negation(), position)
         return self.comparison()
 
     def comparison(self) -> Node:
@@ -142,7 +142,7 @@ class _Parser:
         token = self.now
         if token.kind == "symbol" and token.text in COMPARISONS:
             self.advance()
-            node = Binary(COMPARISONS[token.text], left, self.sum(), token.at)
+            node = Binary(COMPARISONS[token.text], left, self.sum(), token.position)
             if self.now.kind == "symbol" and self.now.text in COMPARISONS:
                 self.fail("Comparisons cannot be chained.", hint="Write x > 1 and x < 5, or x between 1 and 5.")
             return node
@@ -150,52 +150,53 @@ class _Parser:
             self.advance()
             negated = self.skip("not")
             self.take("word", "null", "After 'is' comes null or not null.")
-            test = IsNull(left, token.at)
-            return Unary("not", test, token.at) if negated else test
+            test = IsNull(left, token.position)
+            return Unary("not", test, token.position) if negated else test
         negated = token[:2] == ("word", "not")
         if negated:
             self.advance()
         if self.now[:2] == ("word", "in"):
-            found: Node = self.membership(left)
+            node_found: Node = self.membership(left)
         elif self.now[:2] == ("word", "between"):
-            at = self.advance().at
+            position = self.advance().position
             low = self.sum()
             self.take("word", "and", "between has two bounds: x between 1 and 5.")
-            found = Binary("and", Binary(">=", left, low, at), Binary("<=", left, self.sum(), at), at)
+            bounds = Binary(">=", left, low, position), Binary("<=", left, self.sum(), position)
+            node_found = Binary("and", *bounds, position)
         elif negated:
             self.fail("After a value, 'not' is followed by in or between.")
         else:
             return left
-        return Unary("not", found, token.at) if negated else found
+        return Unary("not", node_found, token.position) if negated else node_found
 
     def membership(self, left: Node) -> Node:
-        at = self.advance().at
+        position = self.advance().position
         self.take("symbol", "(", "After 'in' comes a list in parentheses: in ('waiting', 'idle').")
         values: list[Literal] = []
         while True:
             item = self.now
             value = self.sum()
             if not isinstance(value, Literal) or value.value is None:
-                self.fail("A list holds constants only, and no null.", item.at)
+                self.fail("A list holds constants only, and no null.", item.position)
             values.append(value)
             if not (self.now.kind == "symbol" and self.now.text == ","):
                 break
             self.advance()
         self.take("symbol", ")", "A list ends with ')'.")
-        return In(left, tuple(values), at)
+        return In(left, tuple(values), position)
 
     def sum(self) -> Node:
         node = self.product()
         while self.now.kind == "symbol" and self.now.text in {"+", "-"}:
             token = self.advance()
-            node = Binary(token.text, node, self.product(), token.at)
+            node = Binary(token.text, node, self.product(), token.position)
         return node
 
     def product(self) -> Node:
         node = self.factor()
         while self.now.kind == "symbol" and self.now.text in {"*", "/", "%"}:
             token = self.advance()
-            node = Binary(token.text, node, self.factor(), token.at)
+            node = Binary(token.text, node, self.factor(), token.position)
         return node
 
     def factor(self) -> Node:
@@ -205,20 +206,20 @@ class _Parser:
             operand = self.factor()
             if isinstance(operand, Literal) and _kind_of_value(operand.value) == "number":
                 assert isinstance(operand.value, int | float)  # noqa: S101  (what a number is)
-                return Literal(-operand.value, token.at)
-            return Unary("-", operand, token.at)
+                return Literal(-operand.value, token.position)
+            return Unary("-", operand, token.position)
         return self.atom()
 
     def atom(self) -> Node:
         token = self.advance()
         if token.kind == "number":
-            return Literal(self.number(token), token.at)
+            return Literal(self.number(token), token.position)
         if token.kind == "text":
-            return Literal(token.text[1:-1].replace("''", "'"), token.at)
+            return Literal(token.text[1:-1].replace("''", "'"), token.position)
         if token.kind == "parameter":
-            return Literal(self.parameter(token), token.at)
+            return Literal(self.parameter(token), token.position)
         if token.kind == "word" and token.text in {"true", "false", "null"}:
-            return Literal({"true": True, "false": False, "null": None}[token.text], token.at)
+            return Literal({"true": True, "false": False, "null": None}[token.text], token.position)
         if token[:2] == ("symbol", "("):
             node = self.disjunction()
             self.take("symbol", ")", "A parenthesis is not closed.")
@@ -230,16 +231,16 @@ class _Parser:
                 self.advance()
                 name = self.advance()
                 if name.kind not in {"name", "word"}:
-                    self.fail("After the dot comes the name of a column.", name.at)
-                return Column(token.text, name.text, token.at)
+                    self.fail("After the dot comes the name of a column.", name.position)
+                return Column(token.text, name.text, token.position)
             self.fail(
                 f"{token.text!r} alone is no value.",
-                token.at,
+                token.position,
                 f"Name a column of it, such as {token.text}.duration_ns.",
             )
         missing = token.kind == "end"
         return self.fail(
-            "The filter ends too early: a value is missing." if missing else "A value is expected here.", token.at
+            "The filter ends too early: a value is missing." if missing else "A value is expected here.", token.position
         )
 
     def call(self, token: _Token) -> Node:
@@ -248,40 +249,40 @@ class _Parser:
         self.take("symbol", ")", f"{token.text} takes one value, and ends with ')'.")
         name = token.text.lower()
         if name == "abs":
-            return Unary("abs", argument, token.at)
+            return Unary("abs", argument, token.position)
         if name not in _UNITS:
             known = ", ".join([*_UNITS, "abs"])
-            self.fail(f"There is no function {token.text!r}.", token.at, f"There are {known}.")
+            self.fail(f"There is no function {token.text!r}.", token.position, f"There are {known}.")
         amount = argument.value if isinstance(argument, Literal) else None
         if isinstance(amount, bool) or not isinstance(amount, int | float):
-            self.fail(f"{name} takes a constant number, such as {name}(1).", token.at)
+            self.fail(f"{name} takes a constant number, such as {name}(1).", token.position)
         time = amount * _UNITS[name]
         if time != int(time):
-            self.fail(f"{name}({amount}) is no whole number of nanoseconds.", token.at)
-        return Literal(self.bounded(int(time), token.at), token.at)
+            self.fail(f"{name}({amount}) is no whole number of nanoseconds.", token.position)
+        return Literal(self.bounded(int(time), token.position), token.position)
 
     def number(self, token: _Token) -> int | float:
         if token.text.isdigit():
             # Digits that Python itself would refuse to read are too many as well.
-            return self.bounded(int(token.text) if len(token.text) <= 19 else _LARGEST + 1, token.at)  # noqa: PLR2004
+            return self.bounded(int(token.text) if len(token.text) <= 19 else _LARGEST + 1, token.position)  # noqa: PLR2004
         value = float(token.text)
         if value == float("inf"):
-            self.fail("The number is too large.", token.at)
+            self.fail("The number is too large.", token.position)
         return value
 
-    def bounded(self, value: int, at: int) -> int:
+    def bounded(self, value: int, position: int) -> int:
         if abs(value) > _LARGEST:
-            self.fail("The number does not fit in 64 bits.", at)
+            self.fail("The number does not fit in 64 bits.", position)
         return value
 
     def parameter(self, token: _Token) -> Value:
         name = token.text[1:]
         if name not in self.parameters:
-            given = ", ".join(f"${each}" for each in self.parameters) or "none"
-            self.fail(f"The parameter {token.text} has no value.", token.at, f"Given: {given}.")
+            known_parameters = ", ".join(f"${known}" for known in self.parameters) or "none"
+            self.fail(f"The parameter {token.text} has no value.", token.position, f"Given: {known_parameters}.")
         value = self.parameters[name]
         if isinstance(value, int) and not isinstance(value, bool):
-            self.bounded(value, token.at)
+            self.bounded(value, token.position)
         return value
 
     @property
@@ -294,18 +295,20 @@ class _Parser:
         return token
 
     def skip(self, word: str) -> bool:
-        there = self.now[:2] == ("word", word)
-        if there:
+        is_next = self.now[:2] == ("word", word)
+        if is_next:
             self.advance()
-        return there
+        return is_next
 
     def take(self, kind: str, text: str, problem: str, hint: str | None = None) -> None:
         if self.now[:2] != (kind, text):
             self.fail(problem, hint=hint)
         self.advance()
 
-    def fail(self, problem: str, at: int | None = None, hint: str | None = None) -> NoReturn:
-        raise MotifSyntaxError.from_position(self.text, self.now.at if at is None else at, problem, hint)
+    def fail(self, problem: str, position: int | None = None, hint: str | None = None) -> NoReturn:
+        raise MotifSyntaxError.from_position(
+            self.text, self.now.position if position is None else position, problem, hint
+        )
 
 
 def check(node: Node, text: str, columns: Mapping[str, Mapping[str, pa.DataType]]) -> None:
@@ -326,7 +329,7 @@ def check(node: Node, text: str, columns: Mapping[str, Mapping[str, pa.DataType]
     kind = _kind(node, text, columns)
     if kind not in {"condition", "null"}:
         problem = f"A filter is a condition, and this is {_NAMES[kind]}."
-        raise MotifSyntaxError.from_position(text, node.at, problem, "Compare it with something.")
+        raise MotifSyntaxError.from_position(text, node.position, problem, "Compare it with something.")
 
 
 _NAMES = {"number": "a number", "text": "text", "condition": "a condition", "null": "null"}
@@ -341,29 +344,33 @@ def _kind(node: Node, text: str, columns: Mapping[str, Mapping[str, pa.DataType]
         If it is nothing.
     """
 
-    def fail(problem: str, at: int, hint: str | None = None) -> NoReturn:
-        raise MotifSyntaxError.from_position(text, at, problem, hint)
+    def fail(problem: str, position: int, hint: str | None = None) -> NoReturn:
+        raise MotifSyntaxError.from_position(text, position, problem, hint)
 
-    def demand(part: Node, wanted: str, what: str) -> None:
-        found = _kind(part, text, columns)
-        if found not in {wanted, "null"}:
-            fail(f"{what} needs {_NAMES[wanted]}, and this is {_NAMES[found]}.", part.at)
+    def demand(part: Node, kind_wanted: str, operation: str) -> None:
+        kind = _kind(part, text, columns)
+        if kind not in {kind_wanted, "null"}:
+            fail(f"{operation} needs {_NAMES[kind_wanted]}, and this is {_NAMES[kind]}.", part.position)
 
     match node:
         case Literal(value):
             return _kind_of_value(value)
         case Column(element, name):
             if element not in columns:
-                near = difflib.get_close_matches(element, columns, 1)
+                close_names = difflib.get_close_matches(element, columns, 1)
                 fail(
                     f"The motif has no element {element!r}; it has {', '.join(columns)}.",
-                    node.at,
-                    f"Did you mean {near[0]}.{name}?" if near else None,
+                    node.position,
+                    f"Did you mean {close_names[0]}.{name}?" if close_names else None,
                 )
             if name not in columns[element]:
-                near = difflib.get_close_matches(name, columns[element], 1)
-                hint = f"Did you mean {element}.{near[0]}? " if near else ""
-                fail(f"{element!r} has no column {name!r}.", node.at, f"{hint}It has {', '.join(columns[element])}.")
+                close_names = difflib.get_close_matches(name, columns[element], 1)
+                hint = f"Did you mean {element}.{close_names[0]}? " if close_names else ""
+                fail(
+                    f"{element!r} has no column {name!r}.",
+                    node.position,
+                    f"{hint}It has {', '.join(columns[element])}.",
+                )
             return _kind_of_type(columns[element][name])
         case Unary("not", operand):
             demand(operand, "condition", "not")
@@ -378,22 +385,22 @@ def _kind(node: Node, text: str, columns: Mapping[str, Mapping[str, pa.DataType]
         case Binary(operator, left, right) if operator in set(COMPARISONS.values()):
             kinds = {_kind(left, text, columns), _kind(right, text, columns)}
             if "null" in kinds:
-                fail("A comparison with null is never true.", node.at, "Write x is null, or x is not null.")
+                fail("A comparison with null is never true.", node.position, "Write x is null, or x is not null.")
             if len(kinds) > 1:
                 first, second = (_NAMES[_kind(part, text, columns)] for part in (left, right))
-                fail(f"{first.capitalize()} cannot be compared with {second}.", node.at)
+                fail(f"{first.capitalize()} cannot be compared with {second}.", node.position)
             if kinds == {"condition"} and operator not in {"=", "!="}:
-                fail("Conditions have no order.", node.at)
+                fail("Conditions have no order.", node.position)
             return "condition"
         case Binary(operator, left, right):
             demand(left, "number", operator)
             demand(right, "number", operator)
             return "number"
         case In(operand, values):
-            found = _kind(operand, text, columns)
+            kind = _kind(operand, text, columns)
             for item in values:
-                if found not in {"null", _kind_of_value(item.value)}:
-                    fail(f"The list is for {_NAMES[found]}, and this is no such thing.", item.at)
+                if kind not in {"null", _kind_of_value(item.value)}:
+                    fail(f"The list is for {_NAMES[kind]}, and this is no such thing.", item.position)
             return "condition"
         case IsNull(operand):
             _kind(operand, text, columns)

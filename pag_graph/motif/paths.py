@@ -186,18 +186,18 @@ def question_of(k: int, *, through_waits: bool) -> Question:
     )
     hops = range(1, k + 1)
     pattern = "; ".join(f"(v{hop})-[e{hop}]->(v{hop - 1})" for hop in hops)
-    where = ["e1.seed is not null", *([] if through_waits else [f"e{hop}.type != '{_WAITING}'" for hop in hops])]
+    conditions = ["e1.seed is not null", *([] if through_waits else [f"e{hop}.type != '{_WAITING}'" for hop in hops])]
     shown = [name for name in K_HOP_PATHS.names if name in PAG_EDGES.names]
     columns = ["e1.seed", *(f"e{hop}.{name}" for hop in hops for name in shown)]
-    return ask(pattern, where, shape, columns=columns)
+    return ask(pattern, conditions, shape, columns=columns)
 
 
-def listed(found: pa.Table, *, k: int, limit: int, total: int) -> KHopPaths:
+def listed(matches: pa.Table, *, k: int, limit: int, total: int) -> KHopPaths:
     """Bring found matches in order, cut them at the limit, and write a row per hop.
 
     Parameters
     ----------
-    found
+    matches
         Answer to `question_of`.
     k, limit, total
         Of the answer.
@@ -207,11 +207,11 @@ def listed(found: pa.Table, *, k: int, limit: int, total: int) -> KHopPaths:
     KHopPaths
         Rows in the order of the seeds, and then of the edges' ends.
     """
-    rows = pl.DataFrame(pl.from_arrow(found))
+    rows = pl.DataFrame(pl.from_arrow(matches))
     hops = [f"e{hop}" for hop in range(1, k + 1)]
     order = [pl.col("e1").struct.field("seed").alias("seed")]
     order += [pl.col(hop).struct.field(name).alias(f"{hop} {name}") for hop in hops for name in _KEY]
-    keys = rows.select(order).with_row_index("row").sort([each.meta.output_name() for each in order])
+    keys = rows.select(order).with_row_index("row").sort([key.meta.output_name() for key in order])
     chosen = rows[keys["row"].head(limit)].with_row_index("path")
     shown = [name for name in K_HOP_PATHS.names if name in PAG_EDGES.names]
     parts = [

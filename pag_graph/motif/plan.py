@@ -88,8 +88,8 @@ class Plan:
             used |= set(self.shape.edges.names)
         for step in self.steps:
             if isinstance(step, Join) and step.scan.is_edge:
-                told = [*step.scan.where, *(node for _, _, node in step.reads)]
-                used |= {column.name for node in told for column in columns_of(node)}
+                conditions = [*step.scan.where, *(node for _, _, node in step.reads)]
+                used |= {column.name for node in conditions for column in columns_of(node)}
         for element in self.motif.edges:
             used |= {*self.needs.get(element, ()), *self.fields.get(element, ())}
         return tuple(name for name in self.shape.edges.names if name in used)
@@ -107,7 +107,7 @@ class Plan:
         for name, fields in self.fields.items():
             table = self.shape.edges if name in edges else self.shape.vertices
             # A field's documentation would get lost in the engines.
-            parts = [table.field(each).with_metadata(None) for each in fields]
+            parts = [table.field(field).with_metadata(None) for field in fields]
             columns.append(pa.field(name, pa.struct(parts), nullable=False))
         return pa.schema(columns)
 
@@ -119,18 +119,18 @@ class Plan:
         for name in self.motif.vertices:
             if not must_exist(name):
                 continue
-            wanted = [each for each in self.fields.get(name, ()) if each != ID]
+            columns = [column for column in self.fields.get(name, ()) if column != ID]
             unsure = not self.shape.closed and name not in looked_up
-            if wanted or unsure:
+            if columns or unsure:
                 late.append(name)
         return tuple(late)
 
     def _scanned_vertices(self) -> set[str]:
-        found: set[str] = set()
+        vertices: set[str] = set()
         for step in self.steps:
             if isinstance(step, Join):
-                found |= {scan.element for scan in (step.scan, *step.lookups) if not scan.is_edge}
-        return found
+                vertices |= {scan.element for scan in (step.scan, *step.lookups) if not scan.is_edge}
+        return vertices
 
     def explain(self, counted: Sequence[int | None] = (), rows: int | None = None) -> str:
         """Return the plan as text.
@@ -172,18 +172,18 @@ def _of_row(node: Node) -> str:
 def _title(step: Step) -> str:
     if isinstance(step, Exclude):
         return f"remove duplicates, and matches of {', '.join(str(edge) for edge in step.edges)}"
-    what = str(step.scan.edge) if step.scan.edge is not None else f"vertex ({step.scan.element})"
+    scanned = str(step.scan.edge) if step.scan.edge is not None else f"vertex ({step.scan.element})"
     if step.shared or step.keys:
-        by = [f"vertex {name}" for name in step.shared] + ["an equation"] * bool(step.keys)
-        return f"join {what} by {' and '.join(by)}"
-    return f"scan {what}"
+        keys = [f"vertex {name}" for name in step.shared] + ["an equation"] * bool(step.keys)
+        return f"join {scanned} by {' and '.join(keys)}"
+    return f"scan {scanned}"
 
 
 def _rows(estimate: float | None, real: int | None) -> str:
-    said = ([f"estimated {estimate:,.0f}"] if estimate is not None else []) + (
+    counts = ([f"estimated {estimate:,.0f}"] if estimate is not None else []) + (
         [f"found {real:,}"] if real is not None else []
     )
-    return f"  [rows: {', '.join(said)}]" if said else ""
+    return f"  [rows: {', '.join(counts)}]" if counts else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,18 +220,22 @@ def chosen_fields(motif: Motif, shape: Shape, columns: Sequence[str] | None) -> 
     known = {name: (shape.edges if name in edges else shape.vertices).names for name in motif.columns}
     if columns is None:
         return {name: tuple(fields) for name, fields in known.items()}
-    wanted: dict[str, set[str]] = {}
+    fields_wanted: dict[str, set[str]] = {}
     for text in columns:
         name, _, column = text.partition(".")
         if name not in known or (column and column not in known[name]):
             have = ", ".join(known) if name not in known else ", ".join(known[name])
             message = f"The answer has no column {text!r}; there are {have}."
             raise InvalidParameterError(message, None, {"column": text})
-        wanted.setdefault(name, set()).update([column] if column else known[name])
-    if not wanted:
+        fields_wanted.setdefault(name, set()).update([column] if column else known[name])
+    if not fields_wanted:
         message = "An answer needs a column at least."
         raise InvalidParameterError(message)
-    return {name: tuple(each for each in known[name] if each in wanted[name]) for name in known if name in wanted}
+    return {
+        name: tuple(field for field in known[name] if field in fields_wanted[name])
+        for name in known
+        if name in fields_wanted
+    }
 
 
 def identity(motif: Motif, column: Column) -> str | None:

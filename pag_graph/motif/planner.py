@@ -46,61 +46,63 @@ class _Conditions:
 
     def on_edge(self, edge: Edge) -> tuple[Node, ...]:
         """Return the conditions that rows of one edge decide, in terms of its columns."""
-        found = []
+        on_this_edge = []
         for node in self.all:
             if self.elements[node] and self.elements[node] <= {edge.name, edge.src, edge.dst}:
-                own = self._of_edge(node, edge)
-                if own is not None:
-                    found.append(own)
+                edge_condition = self._of_edge(node, edge)
+                if edge_condition is not None:
+                    on_this_edge.append(edge_condition)
                     # On ends only, it is applied to all other edges there, too; it need not be applied again.
-                    self._done(node)
-        return tuple(found)
+                    self._take(node)
+        return tuple(on_this_edge)
 
     def _of_edge(self, node: Node, edge: Edge) -> Node | None:
-        told = True
+        is_known = True
 
-        def own(column: Column) -> Node:
-            nonlocal told
+        def of_edge(column: Column) -> Node:
+            nonlocal is_known
             if column.element == edge.name:
                 return column
             side = SRC if column.element == edge.src else DST
             if column.name == ID:
                 return Column(edge.name, side)
-            known = self.shape.of_source if side == SRC else self.shape.of_target
-            if column.name in known:
-                return known[column.name](edge.name)
-            told = False
+            end_columns = self.shape.of_source if side == SRC else self.shape.of_target
+            if column.name in end_columns:
+                return end_columns[column.name](edge.name)
+            is_known = False
             return column
 
-        result = replace_columns(node, own)
-        return result if told else None
+        result = replace_columns(node, of_edge)
+        return result if is_known else None
 
     def on_vertex(self, name: str) -> tuple[Node, ...]:
         """Return the conditions on one vertex that are not applied yet, in terms of its columns."""
-        found = tuple(node for node in self.left if self.elements[node] == {name})
-        for node in found:
-            self._done(node)
-        return found
+        on_this_vertex = tuple(node for node in self.left if self.elements[node] == {name})
+        for node in on_this_vertex:
+            self._take(node)
+        return on_this_vertex
 
     def ready(self, bound: set[str]) -> tuple[Node, ...]:
         """Return the conditions on elements that are all there now."""
-        found = tuple(node for node in self.left if self.elements[node] <= bound)
-        for node in found:
-            self._done(node)
-        return found
+        decidable = tuple(node for node in self.left if self.elements[node] <= bound)
+        for node in decidable:
+            self._take(node)
+        return decidable
 
     def equations(self, bound: set[str], new: set[str]) -> list[tuple[Node, tuple[Node, Node]]]:
         """Return the conditions that equate something there with something new, with their sides in this order."""
-        found: list[tuple[Node, tuple[Node, Node]]] = []
+        equations_found: list[tuple[Node, tuple[Node, Node]]] = []
         for node in self.left:
             if not (isinstance(node, Binary) and node.operator == "="):
                 continue
-            left, right = ({column.element for column in columns_of(side)} for side in (node.left, node.right))
-            if left and right and left <= bound and right <= new:
-                found.append((node, (node.left, node.right)))
-            elif left and right and right <= bound and left <= new:
-                found.append((node, (node.right, node.left)))
-        return found
+            left_elements, right_elements = (
+                {column.element for column in columns_of(side)} for side in (node.left, node.right)
+            )
+            if left_elements and right_elements and left_elements <= bound and right_elements <= new:
+                equations_found.append((node, (node.left, node.right)))
+            elif left_elements and right_elements and right_elements <= bound and left_elements <= new:
+                equations_found.append((node, (node.right, node.left)))
+        return equations_found
 
     def between(self, bound: set[str], new: set[str]) -> int:
         """Return how many conditions become decidable that are no equations."""
@@ -111,13 +113,13 @@ class _Conditions:
             if node not in equations and self.elements[node] <= bound | new and self.elements[node] & new
         )
 
-    def _done(self, node: Node) -> None:
+    def _take(self, node: Node) -> None:
         if node in self.left:
             self.left.remove(node)
 
     def apply(self, nodes: Iterable[Node]) -> None:
         for node in list(nodes):
-            self._done(node)
+            self._take(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def make_plan(
     # Two terms have one order only, and a motif without conditions is the same everywhere.
     undecided = any(len(block) > 2 for block, _ in blocks) and conditions.all  # noqa: PLR2004
     if count is not None and (undecided or always_count):
-        counts = count([*(each.scan for each in inputs.values()), *lookups.values()])
+        counts = count([*(item.scan for item in inputs.values()), *lookups.values()])
     # What is left after the scans is what later steps need columns for.
     needs: dict[str, dict[str, None]] = {}
     for node in conditions.left:
@@ -191,7 +193,7 @@ def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:
     A negated term whose vertices come later waits for them.
     """
     positive = [term for term in motif.terms if isinstance(term, Vertex) or not term.negated]
-    held = {name for term in positive if isinstance(term, Edge) for name in (term.src, term.dst)}
+    in_edges = {name for term in positive if isinstance(term, Edge) for name in (term.src, term.dst)}
     named = {term.name for term in positive if isinstance(term, Vertex)}
     blocks: list[tuple[list[Edge | Vertex], list[Edge]]] = [([], [])]
     # Vertices that only negated terms have come first, as in GraphFrames.
@@ -200,7 +202,7 @@ def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:
         for term in motif.terms
         if isinstance(term, Edge) and term.negated
         for name in (term.src, term.dst)
-        if must_exist(name) and name not in held | named
+        if must_exist(name) and name not in in_edges | named
     }
     blocks[0][0].extend(Vertex(name) for name in sorted(lonely))
     bound = set(lonely)
@@ -220,7 +222,7 @@ def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:
             continue
         if isinstance(term, Vertex):
             # Where an edge has the vertex, the edge brings it; but duplicates may be removed before it does.
-            if term.name in bound or (term.name in held and not negation):
+            if term.name in bound or (term.name in in_edges and not negation):
                 continue
             names = {term.name}
         else:
@@ -236,10 +238,12 @@ def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:
 def _input(term: Edge | Vertex, conditions: _Conditions) -> _Input:
     if isinstance(term, Vertex):
         return _Input(Scan(element=term.name, where=conditions.on_vertex(term.name)), (term.name,))
-    where = conditions.on_edge(term)
+    conditions_of_edge = conditions.on_edge(term)
     if term.src == term.dst:
-        where = (Binary("=", Column(term.name, SRC), Column(term.name, DST)), *where)
-    return _Input(Scan(element=term.name, edge=term, where=where), tuple(dict.fromkeys((term.src, term.dst))))
+        conditions_of_edge = (Binary("=", Column(term.name, SRC), Column(term.name, DST)), *conditions_of_edge)
+    return _Input(
+        Scan(element=term.name, edge=term, where=conditions_of_edge), tuple(dict.fromkeys((term.src, term.dst)))
+    )
 
 
 def _lookups(positive: Sequence[Edge | Vertex], conditions: _Conditions) -> dict[str, Scan]:
@@ -247,12 +251,12 @@ def _lookups(positive: Sequence[Edge | Vertex], conditions: _Conditions) -> dict
     shape = conditions.shape
     edges = [term for term in positive if isinstance(term, Edge)]
     alone = {term.name for term in positive if isinstance(term, Vertex)}
-    found = {}
+    scans = {}
     for name in dict.fromkeys(vertex for term in edges for vertex in (term.src, term.dst)):
         if name in alone:
             continue
-        own = conditions.on_vertex(name)
-        told = [
+        vertex_conditions = conditions.on_vertex(name)
+        columns_told = [
             known
             for term in edges
             for end, known in ((term.src, shape.of_source), (term.dst, shape.of_target))
@@ -260,9 +264,11 @@ def _lookups(positive: Sequence[Edge | Vertex], conditions: _Conditions) -> dict
         ]
         needed = {column.name for node in conditions.left for column in columns_of(node) if column.element == name}
         # Any of the edges may come first, so each of them must be able to tell.
-        if own or any(column != ID and not all(column in known for known in told) for column in needed):
-            found[name] = Scan(element=name, where=own, exact=not shape.closed)
-    return found
+        if vertex_conditions or any(
+            column != ID and not all(column in known for known in columns_told) for column in needed
+        ):
+            scans[name] = Scan(element=name, where=vertex_conditions, exact=not shape.closed)
+    return scans
 
 
 class _Order:
@@ -287,13 +293,13 @@ class _Order:
     ) -> list[Step]:
         steps: list[Step] = []
         for positive, negated in blocks:
-            left = [inputs[id(term)] for term in positive]
-            while left:
+            remaining = [inputs[id(term)] for term in positive]
+            while remaining:
                 # A vertex that is a term of its own comes before the edges that have it: its scan gives its columns.
-                own = {each.scan.element for each in left if not each.scan.is_edge}
-                ready = [each for each in left if not each.scan.is_edge or own.isdisjoint(each.vertices)]
+                lone_vertices = {item.scan.element for item in remaining if not item.scan.is_edge}
+                ready = [item for item in remaining if not item.scan.is_edge or lone_vertices.isdisjoint(item.vertices)]
                 best = min(ready, key=self.cost)
-                left.remove(best)
+                remaining.remove(best)
                 steps.append(self.join(best, first=not steps))
             if negated:
                 steps.append(Exclude(edges=tuple(negated), estimate=self.rows if self.counts else None))
@@ -321,33 +327,33 @@ class _Order:
         edge, shape = chosen.scan.edge, self.conditions.shape
         if edge is None:
             return ()
-        found: dict[tuple[str, str], Node] = {}
-        for vertex, known in ((edge.src, shape.of_source), (edge.dst, shape.of_target)):
+        columns_read: dict[tuple[str, str], Node] = {}
+        for vertex, end_columns in ((edge.src, shape.of_source), (edge.dst, shape.of_target)):
             if vertex in new and vertex not in self.lookups:
                 for column in self.needs.get(vertex, ()):
-                    found.setdefault((vertex, column), known[column](edge.name))
-        return tuple((vertex, column, node) for (vertex, column), node in found.items())
+                    columns_read.setdefault((vertex, column), end_columns[column](edge.name))
+        return tuple((vertex, column, node) for (vertex, column), node in columns_read.items())
 
-    def cost(self, each: _Input) -> tuple[int, float]:
+    def cost(self, candidate: _Input) -> tuple[int, float]:
         """Rank what could be joined next: what hangs together with the rest first, then by the rows expected."""
         if not self.bound:
-            return 0, self.estimate(each)
-        new = each.elements - self.bound
-        if self.bound & set(each.vertices) or self.conditions.equations(self.bound, new):
-            return 0, self.estimate(each)
-        return (1 if self.conditions.between(self.bound, new) else 2), self.estimate(each)
+            return 0, self.estimate(candidate)
+        new = candidate.elements - self.bound
+        if self.bound & set(candidate.vertices) or self.conditions.equations(self.bound, new):
+            return 0, self.estimate(candidate)
+        return (1 if self.conditions.between(self.bound, new) else 2), self.estimate(candidate)
 
-    def estimate(self, each: _Input) -> float:
+    def estimate(self, candidate: _Input) -> float:
         """Expect keys to be independent and evenly spread."""
         if self.counts is None:
             return 0.0
         vertices = max(self.counts.vertices, 1)
-        new = each.elements - self.bound
-        result = self.rows * self.counts.by_element[each.scan.element]
-        for name in each.vertices:
-            if name in new and name in self.lookups and each.scan.is_edge:
+        new = candidate.elements - self.bound
+        result = self.rows * self.counts.by_element[candidate.scan.element]
+        for name in candidate.vertices:
+            if name in new and name in self.lookups and candidate.scan.is_edge:
                 result *= self.counts.by_element[name] / vertices
-        result /= vertices ** len(self.bound & set(each.vertices))
+        result /= vertices ** len(self.bound & set(candidate.vertices))
         for _, (_, side) in self.conditions.equations(self.bound, new):
             ids = all(column.name in _IDS for column in columns_of(side))
             result /= vertices if ids else _FEW

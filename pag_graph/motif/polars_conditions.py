@@ -101,7 +101,7 @@ def _times(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
     return _wide(left, right, lambda x, y: x * y, whole=whole)
 
 
-def _over(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
+def _divided(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
     del whole
     divisor = right.cast(pl.Float64)
     return pl.when(divisor != 0).then(left.cast(pl.Float64) / divisor)
@@ -111,12 +111,12 @@ def _modulo(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
     """Remainder with the sign of the dividend, as in SQL; Polars' own has that of the divisor."""
     kind = pl.Int64 if whole else pl.Float64
     dividend, divisor = left.cast(kind), right.cast(kind)
-    rest = dividend % divisor
-    other_sign = (rest != 0) & ((dividend < 0) != (divisor < 0))
-    return pl.when(divisor != 0).then(pl.when(other_sign).then(rest - divisor).otherwise(rest))
+    remainder = dividend % divisor
+    other_sign = (remainder != 0) & ((dividend < 0) != (divisor < 0))
+    return pl.when(divisor != 0).then(pl.when(other_sign).then(remainder - divisor).otherwise(remainder))
 
 
-_ARITHMETIC: dict[str, Callable[..., pl.Expr]] = {"+": _plus, "-": _minus, "*": _times, "/": _over, "%": _modulo}
+_ARITHMETIC: dict[str, Callable[..., pl.Expr]] = {"+": _plus, "-": _minus, "*": _times, "/": _divided, "%": _modulo}
 
 
 def of_row(node: Node, schema: pa.Schema) -> pl.Expr:

@@ -45,17 +45,17 @@ class Graph:
 def shares(graph: Graph, scans: Sequence[Scan]) -> dict[str, float]:
     """Return which share of the edges or vertices each scan keeps, by element; 1 for an empty table."""
     nearby = graph.lookup if graph.lookup is not None else graph.vertices
-    found = {scan.element: 1.0 for scan in scans}
+    shares_found = {scan.element: 1.0 for scan in scans}
     for frame, schema, group in (
         (graph.edges, graph.shape.edges, [scan for scan in scans if scan.is_edge and scan.where]),
         (nearby, graph.shape.vertices, [scan for scan in scans if not scan.is_edge and scan.where]),
     ):
         if group:
             # A condition that is null keeps no row.
-            kept = [all_of(scan, schema).fill_null(value=False).mean().alias(scan.element) for scan in group]
-            row = frame.select(kept).collect().row(0, named=True)
-            found |= {name: 1.0 if share is None else float(share) for name, share in row.items()}
-    return found
+            share_kept = [all_of(scan, schema).fill_null(value=False).mean().alias(scan.element) for scan in group]
+            row = frame.select(share_kept).collect().row(0, named=True)
+            shares_found |= {name: 1.0 if share is None else float(share) for name, share in row.items()}
+    return shares_found
 
 
 @dataclass(kw_only=True)
@@ -81,19 +81,19 @@ class MotifQuery(PlannedQuery):
             One row per match, one struct per named element; in no order unless there is a `limit`.
         """
         edges = self._edges
-        found = self._matches().collect()
-        self._total = found.height
+        matches = self._matches().collect()
+        self._total = matches.height
         if self.limit is not None:
-            found = self._first(found, edges)
+            matches = self._first(matches, edges)
         columns = []
         for name, fields in self.plan.fields.items():
             if name in self._carried:
-                part = found.select(**{field: pl.col(column) for field, column in self._carried[name].items()})
+                part = matches.select(**{field: pl.col(column) for field, column in self._carried[name].items()})
             elif name in self.plan.motif.edges:
-                part = edges.select(fields)[found[_edge(name)]]
+                part = edges.select(fields)[matches[_edge(name)]]
             else:
-                rows = found.get_column(_vertex_row(name)) if _vertex_row(name) in found.columns else None
-                part = found.select(id=_vertex(name)) if rows is None else self._vertices.select(fields)[rows]
+                rows = matches.get_column(_vertex_row(name)) if _vertex_row(name) in matches.columns else None
+                part = matches.select(id=_vertex(name)) if rows is None else self._vertices.select(fields)[rows]
             columns.append(part.to_struct(name))
         return pl.DataFrame(columns)
 
@@ -101,10 +101,10 @@ class MotifQuery(PlannedQuery):
         """Return the matches as an Arrow table of exactly the plan's schema."""
         frame, schema = self.frame(), self.plan.schema
         columns = []
-        for each in schema:
-            part = frame[each.name].struct.unnest().to_arrow()
-            arrays = [part[child.name].combine_chunks().cast(child.type) for child in each.type]
-            columns.append(pa.StructArray.from_arrays(arrays, fields=list(each.type)))
+        for field in schema:
+            part = frame[field.name].struct.unnest().to_arrow()
+            arrays = [part[child.name].combine_chunks().cast(child.type) for child in field.type]
+            columns.append(pa.StructArray.from_arrays(arrays, fields=list(field.type)))
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _counted_matches(self) -> tuple[list[int | None], int]:
@@ -116,8 +116,8 @@ class MotifQuery(PlannedQuery):
         """Count what every scan gives, in one pass over the edges and one over the vertices."""
         nearby = self.graph.lookup if self.graph.lookup is not None else self.graph.vertices
         edges, vertices = (int(frame.select(pl.len()).collect().item()) for frame in (self.graph.edges, nearby))
-        found = shares(self.graph, scans)
-        rows = {scan.element: found[scan.element] * (edges if scan.is_edge else vertices) for scan in scans}
+        shares_kept = shares(self.graph, scans)
+        rows = {scan.element: shares_kept[scan.element] * (edges if scan.is_edge else vertices) for scan in scans}
         return Counts(edges=edges, vertices=vertices, by_element=rows)
 
     @cached_property
@@ -157,9 +157,9 @@ class MotifQuery(PlannedQuery):
     @cached_property
     def _vertices(self) -> pl.DataFrame:
         """The vertices of the answer, with a number for each."""
-        wanted = {"id"} | {column for name in self.plan.vertices_at_end for column in self.plan.fields.get(name, ())}
+        columns = {"id"} | {column for name in self.plan.vertices_at_end for column in self.plan.fields.get(name, ())}
         source = self.graph.lookup if self.graph.lookup is not None else self.graph.vertices
-        return source.select(name for name in self.plan.shape.vertices.names if name in wanted).collect()
+        return source.select(name for name in self.plan.shape.vertices.names if name in columns).collect()
 
     def _matches(self, counted: dict[int, int] | None = None) -> pl.LazyFrame:
         """Return one row per match: ids of vertices, numbers of edges, and numbers of the answer's vertices."""
@@ -168,7 +168,7 @@ class MotifQuery(PlannedQuery):
         for index, step in enumerate(plan.steps):
             if isinstance(step, Exclude):
                 assert frame is not None  # noqa: S101  (a plan begins with a join)
-                frame = self._without(frame, step)
+                frame = self._excluded(frame, step)
             else:
                 frame = self._joined(frame, step)
             if counted is not None:
@@ -179,8 +179,8 @@ class MotifQuery(PlannedQuery):
         if plan.vertices_at_end:
             rows = self._vertices.lazy().select("id").with_row_index(_ROW)
             for name in plan.vertices_at_end:
-                own = rows.select(pl.col("id").alias(_vertex(name)), pl.col(_ROW).alias(_vertex_row(name)))
-                frame = frame.join(own, on=_vertex(name))
+                vertex_rows = rows.select(pl.col("id").alias(_vertex(name)), pl.col(_ROW).alias(_vertex_row(name)))
+                frame = frame.join(vertex_rows, on=_vertex(name))
         return frame
 
     def _joined(self, left: pl.LazyFrame | None, step: Join) -> pl.LazyFrame:
@@ -197,22 +197,22 @@ class MotifQuery(PlannedQuery):
                 for name, side in ((scan.edge.dst, "dst"), (scan.edge.src, "src"))
                 if must_exist(name)
             }
-            own = {_column(scan.element, name): pl.col(name) for name in plan.needs.get(scan.element, ())}
-            own |= {column: pl.col(name) for name, column in carried.items() if column not in ends}
+            edge_columns = {_column(scan.element, name): pl.col(name) for name in plan.needs.get(scan.element, ())}
+            edge_columns |= {column: pl.col(name) for name, column in carried.items() if column not in ends}
             read = {_column(vertex, column): of_row(node, schema) for vertex, column, node in step.reads}
-            right = right.select(**named, **ends, **own, **read)
+            right = right.select(**named, **ends, **edge_columns, **read)
         else:
             right = self._scanned(scan)
-        for each in step.lookups:
-            right = right.join(self._scanned(each), on=_vertex(each.element))
+        for lookup in step.lookups:
+            right = right.join(self._scanned(lookup), on=_vertex(lookup.element))
         if left is None:
-            return self._kept(right, step.where)
+            return self._filtered(right, step.where)
         on = [_vertex(name) for name in step.shared]
         if on or step.keys:
             extra = [f"key {index}" for index in range(len(step.keys))]
             left = left.with_columns(**{n: self._key(pair[0]) for n, pair in zip(extra, step.keys, strict=True)})
             right = right.with_columns(**{n: self._key(pair[1]) for n, pair in zip(extra, step.keys, strict=True)})
-            return self._kept(left.join(right, on=[*on, *extra]).drop(extra), step.where)
+            return self._filtered(left.join(right, on=[*on, *extra]).drop(extra), step.where)
         if step.where:
             return left.join_where(right, *(self._of_match(node) for node in step.where))
         return left.join(right, how="cross")
@@ -222,23 +222,23 @@ class MotifQuery(PlannedQuery):
         frame = self.graph.rows_of(scan)
         if scan.where:
             frame = frame.filter(all_of(scan, self.plan.shape.vertices))
-        own = {_column(scan.element, name): pl.col(name) for name in self.plan.needs.get(scan.element, ())}
-        return frame.select(pl.col("id").alias(_vertex(scan.element)), **own)
+        needed = {_column(scan.element, name): pl.col(name) for name in self.plan.needs.get(scan.element, ())}
+        return frame.select(pl.col("id").alias(_vertex(scan.element)), **needed)
 
-    def _without(self, frame: pl.LazyFrame, step: Exclude) -> pl.LazyFrame:
+    def _excluded(self, frame: pl.LazyFrame, step: Exclude) -> pl.LazyFrame:
         edges = self._edges.lazy()
         for edge in step.edges:
             ends = [(name, side) for name, side in ((edge.src, "src"), (edge.dst, "dst")) if must_exist(name)]
             if edge.src == edge.dst:
                 ends = ends[:1]
-            there = edges.filter(pl.col("src") == pl.col("dst")) if edge.src == edge.dst else edges
-            there = there.select(pl.col(side).alias(_vertex(name)) for name, side in ends).unique()
-            frame = frame.join(there, on=[_vertex(name) for name, _ in ends], how="anti")
+            matching_edges = edges.filter(pl.col("src") == pl.col("dst")) if edge.src == edge.dst else edges
+            matching_edges = matching_edges.select(pl.col(side).alias(_vertex(name)) for name, side in ends).unique()
+            frame = frame.join(matching_edges, on=[_vertex(name) for name, _ in ends], how="anti")
         names = [name for name in frame.collect_schema().names() if name.startswith((_EDGE, _VERTEX))]
         return frame.unique(names)
 
-    def _kept(self, frame: pl.LazyFrame, where: Sequence[Node]) -> pl.LazyFrame:
-        return frame.filter(self._of_match(node) for node in where) if where else frame
+    def _filtered(self, frame: pl.LazyFrame, conditions: Sequence[Node]) -> pl.LazyFrame:
+        return frame.filter(self._of_match(node) for node in conditions) if conditions else frame
 
     def _key(self, node: Node) -> pl.Expr:
         value = self._of_match(node)
@@ -252,17 +252,17 @@ class MotifQuery(PlannedQuery):
         vertex = identity(self.plan.motif, column)
         return pl.col(_vertex(vertex) if vertex is not None else _column(column.element, column.name))
 
-    def _first(self, found: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    def _first(self, matches: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows, in an order that no engine and no run changes."""
         keys: dict[str, pl.Series] = {}
         for name in self.plan.motif.columns:
             if name in self.plan.motif.edges:
-                part = edges.select(self.edge_order)[found[_edge(name)]]
+                part = edges.select(self.edge_order)[matches[_edge(name)]]
                 keys |= {f"{name} {column.name}": column for column in part}
             else:
-                keys[name] = found[_vertex(name)]
+                keys[name] = matches[_vertex(name)]
         order = pl.DataFrame(keys).with_row_index(_ROW).sort(list(keys)).head(self.limit or 0)
-        return found[order[_ROW]]
+        return matches[order[_ROW]]
 
 
 _EDGE, _VERTEX = "edge ", "vertex "

@@ -70,7 +70,7 @@ def ask(
     motif = parse_motif(pattern)
     edges = motif.edges
     types = {
-        name: {each.name: each.type for each in (shape.edges if name in edges else shape.vertices)}
+        name: {column.name: column.type for column in (shape.edges if name in edges else shape.vertices)}
         for name in motif.columns
     }
     condition: Node | None = None
@@ -84,8 +84,8 @@ def ask(
         condition = node if condition is None else Binary("and", condition, node)
     unused = sorted(set(parameters or {}) - used)
     if unused:
-        given = ", ".join(f"${name}" for name in sorted(used)) or "none"
-        message = f"No filter uses the parameter ${unused[0]}; they use {given}."
+        used_parameters = ", ".join(f"${name}" for name in sorted(used)) or "none"
+        message = f"No filter uses the parameter ${unused[0]}; they use {used_parameters}."
         raise InvalidParameterError(message, f"Use it, such as `e.duration_ns > ${unused[0]}`, or leave it out.")
     if distinct:
         for first, second in _named_pairs(motif):
@@ -112,8 +112,8 @@ def _different(first: str, second: str, shape: Shape) -> Node:
     if not shape.edge_key:
         message = "Two edges of this graph may have the same values in all columns, so they cannot be kept apart."
         raise InvalidParameterError(message, "Leave out `distinct`, and compare columns in the filter.")
-    apart = [Binary("!=", Column(first, name), Column(second, name)) for name in shape.edge_key]
-    return reduce(lambda left, right: Binary("or", left, right), apart)
+    differences = [Binary("!=", Column(first, name), Column(second, name)) for name in shape.edge_key]
+    return reduce(lambda left, right: Binary("or", left, right), differences)
 
 
 @dataclass(kw_only=True)

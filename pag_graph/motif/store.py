@@ -53,8 +53,8 @@ def chosen_epochs(run: Run, epochs: Sequence[int] | None) -> tuple[int, ...] | N
     known = run.epochs["epoch"].to_list()
     missing = sorted(set(epochs).difference(known))
     if missing or not epochs:
-        what = f"epoch {missing[0]}" if missing else "empty choice of epochs"
-        message = f"{run.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
+        missing_thing = f"epoch {missing[0]}" if missing else "empty choice of epochs"
+        message = f"{run.info.path} has no {missing_thing}; it has epochs {known[0]} to {known[-1]}."
         raise InvalidParameterError(message, f"List them: `pag info {run.info.path}`.", {"epochs": missing})
     return tuple(sorted(set(epochs)))
 
@@ -69,8 +69,8 @@ def edges_of(run: Run, epochs: Sequence[int] | None) -> pl.LazyFrame:
 def in_epochs(epochs: Sequence[int]) -> pl.Expr:
     """Return the condition that `epoch` is one of some."""
     between = pl.col("epoch").is_between(min(epochs), max(epochs))
-    whole = len(set(epochs)) == max(epochs) - min(epochs) + 1
-    return between if whole else between & pl.col("epoch").is_in(sorted(set(epochs)))
+    is_gapless = len(set(epochs)) == max(epochs) - min(epochs) + 1
+    return between if is_gapless else between & pl.col("epoch").is_in(sorted(set(epochs)))
 
 
 def epochs_around(run: Run, epochs: Sequence[int]) -> tuple[int, int]:
@@ -79,8 +79,8 @@ def epochs_around(run: Run, epochs: Sequence[int]) -> tuple[int, int]:
     Messages cross epochs; the files' statistics bound by how much.
     """
     files = run.info.bounds("edges").filter(epochs_between(min(epochs), max(epochs)))
-    around = [*epochs, *files["min_src_epoch"].drop_nulls(), *files["max_src_epoch"].drop_nulls()]
-    return min(around), max(around)
+    epochs_seen = [*epochs, *files["min_src_epoch"].drop_nulls(), *files["max_src_epoch"].drop_nulls()]
+    return min(epochs_seen), max(epochs_seen)
 
 
 def graph_of_run(run: Run, epochs: Sequence[int] | None = None) -> Graph:
@@ -102,11 +102,11 @@ def graph_of_run(run: Run, epochs: Sequence[int] | None = None) -> Graph:
     edges = edges_of(run, chosen)
     if chosen is None:
         return Graph(vertices=run.scan("vertices"), edges=edges, shape=PAG_SHAPE)
-    near = run.between("vertices", *epochs_around(run, chosen))
+    nearby = run.between("vertices", *epochs_around(run, chosen))
     ends = pl.concat([edges.select(id="src"), edges.select(id="dst")])
-    inside = near.filter(in_epochs(chosen)).select("id")
-    exact = near.join(pl.concat([ends, inside]).unique(), on="id", how="semi")
-    return Graph(vertices=exact, edges=edges, shape=PAG_SHAPE, lookup=near)
+    inside = nearby.filter(in_epochs(chosen)).select("id")
+    exact = nearby.join(pl.concat([ends, inside]).unique(), on="id", how="semi")
+    return Graph(vertices=exact, edges=edges, shape=PAG_SHAPE, lookup=nearby)
 
 
 def expected_counts(run: Run, epochs: Sequence[int] | None, scans: Sequence[Scan]) -> Counts:
@@ -125,15 +125,15 @@ def expected_counts(run: Run, epochs: Sequence[int] | None, scans: Sequence[Scan
         Totals are exact for edges; shares are those of a sample.
     """
     chosen = chosen_epochs(run, epochs)
-    of = run.epochs if chosen is None else run.epochs.filter(pl.col("epoch").is_in(chosen))
-    edges, vertices = int(of["edges"].sum()), int(of["vertices"].sum())
+    chosen_rows = run.epochs if chosen is None else run.epochs.filter(pl.col("epoch").is_in(chosen))
+    edges, vertices = int(chosen_rows["edges"].sum()), int(chosen_rows["vertices"].sum())
     graph = graph_of_run(run, chosen)
     nearby = graph.lookup if graph.lookup is not None else graph.vertices
     sample = Graph(vertices=nearby.head(_SAMPLE), edges=graph.edges.head(_SAMPLE), shape=graph.shape)
-    found = shares(sample, scans)
+    shares_found = shares(sample, scans)
     totals = {scan.element: edges if scan.is_edge else vertices for scan in scans}
     return Counts(
         edges=edges,
         vertices=vertices,
-        by_element={name: total * found[name] for name, total in totals.items()},
+        by_element={name: total * shares_found[name] for name, total in totals.items()},
     )

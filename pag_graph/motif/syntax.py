@@ -43,7 +43,7 @@ class Edge:
     src: str
     dst: str
     negated: bool = False
-    at: int = field(default=0, compare=False)
+    position: int = field(default=0, compare=False)
     """Where it begins in the text."""
 
     @property
@@ -62,7 +62,7 @@ class Vertex:
     """A vertex that stands for itself."""
 
     name: str
-    at: int = field(default=0, compare=False)
+    position: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         """Return it in the language of motifs."""
@@ -123,7 +123,7 @@ def _written(name: str) -> str:
 
 class _Token(NamedTuple):
     text: str
-    at: int
+    position: int
 
 
 class _Link(NamedTuple):
@@ -134,7 +134,7 @@ class _Link(NamedTuple):
     """0 where no number is given."""
     forward: bool
     backward: bool
-    at: int
+    position: int
 
 
 def parse_motif(text: str) -> Motif:
@@ -196,7 +196,7 @@ class _Parser:
                 return tuple(terms)
 
     def term(self) -> Iterator[Term]:
-        at = self.at
+        position = self.position
         negated = self.peek() == "!"
         if negated:
             self.next += 1
@@ -208,15 +208,15 @@ class _Parser:
             links.append(self.link())
             chain.append(self.vertex())
         if not links:
-            name, where = chain[0]
+            name, vertex_position = chain[0]
             if negated:
-                self.fail("Only edges can be negated, not a vertex.", at)
+                self.fail("Only edges can be negated, not a vertex.", position)
             if not name:
-                self.fail("A lone vertex needs a name: (a).", where)
-            yield Vertex(name, where)
+                self.fail("A lone vertex needs a name: (a).", vertex_position)
+            yield Vertex(name, vertex_position)
             return
         if negated and (len(links) > 1 or links[0].repeats or (links[0].forward and links[0].backward)):
-            self.fail("Only a single edge can be negated: no chain, no repeat, no two-headed edge.", at)
+            self.fail("Only a single edge can be negated: no chain, no repeat, no two-headed edge.", position)
         names = [name or self.nameless(shared=0 < index < len(links)) for index, (name, _) in enumerate(chain)]
         for link, (source, target) in zip(links, pairwise(names), strict=True):
             yield from self.edges(link, source, target, negated=negated)
@@ -229,11 +229,11 @@ class _Parser:
                 continue
             name = f"{link.name}{index + 1}" if there_and_back and link.name and not link.repeats else link.name
             if not link.repeats:
-                yield Edge(name or self.nameless_edge(), src, dst, negated, link.at)
+                yield Edge(name or self.nameless_edge(), src, dst, negated, link.position)
                 continue
             chain = [src, *self.inner_vertices(link, src, dst), dst]
             for step, (begin, end) in enumerate(pairwise(chain), 1):
-                yield Edge(f"_{name}{step}" if name else self.nameless_edge(), begin, end, at=link.at)
+                yield Edge(f"_{name}{step}" if name else self.nameless_edge(), begin, end, position=link.position)
 
     def inner_vertices(self, link: _Link, src: str, dst: str) -> list[str]:
         """Name the vertices inside a repeat as GraphFrames does."""
@@ -244,21 +244,21 @@ class _Parser:
             if name in self.generated:
                 self.fail(
                     f"This repeat and another one would both call an inner vertex {name!r}.",
-                    link.at,
+                    link.position,
                     "Write one of them as a chain with names of your own.",
                 )
-            self.generated[name] = link.at
+            self.generated[name] = link.position
         return names
 
     def vertex(self) -> tuple[str, int]:
         self.take("(", "A vertex is expected here, such as (a) or ().")
-        at = self.at
+        position = self.position
         name = self.name()
         self.take(")", "A vertex ends with ')'.")
-        return name, at
+        return name, position
 
     def link(self) -> _Link:
-        at = self.at
+        position = self.position
         first = self.peek()
         if first == "->":
             self.fail("An edge is written -[name]->, or -[]-> without a name.")
@@ -277,11 +277,11 @@ class _Parser:
                 hint="Write -[e]-> or <-[e]-; for either direction, ask twice and put the answers together.",
             )
         self.next += 1
-        return _Link(name, repeats, forward, backward, at)
+        return _Link(name, repeats, forward, backward, position)
 
     def repeats(self) -> int:
         self.next += 1
-        at = self.at
+        position = self.position
         digits = self.peek()
         if not digits.isdigit():
             self.fail("After '*' comes how often the edge is repeated, such as [e*3].")
@@ -289,15 +289,15 @@ class _Parser:
         if self.peek() == "..":
             self.fail("Repeats have one fixed length.", hint="Ask once for each length; the columns differ anyway.")
         if len(digits) > len(str(MOST_REPEATS)) or not 1 <= int(digits) <= MOST_REPEATS:
-            self.fail(f"A repeat has 1 to {MOST_REPEATS} edges.", at)
+            self.fail(f"A repeat has 1 to {MOST_REPEATS} edges.", position)
         return int(digits)
 
     def name(self) -> str:
-        text, at = self.peek(), self.at
+        text, position = self.peek(), self.position
         if not _NAME.fullmatch(text):
             return ""
         if text.startswith(INNER):
-            self.fail(f"Names that begin with {INNER} are taken.", at)
+            self.fail(f"Names that begin with {INNER} are taken.", position)
         self.next += 1
         return text
 
@@ -316,26 +316,26 @@ class _Parser:
         return self.tokens[self.next].text
 
     @property
-    def at(self) -> int:
-        return self.tokens[self.next].at
+    def position(self) -> int:
+        return self.tokens[self.next].position
 
     def take(self, expected: str, problem: str) -> None:
         if self.peek() != expected:
             self.fail(problem)
         self.next += 1
 
-    def fail(self, problem: str, at: int | None = None, hint: str | None = None) -> None:
-        raise MotifSyntaxError.from_position(self.text, self.at if at is None else at, problem, hint)
+    def fail(self, problem: str, position: int | None = None, hint: str | None = None) -> None:
+        raise MotifSyntaxError.from_position(self.text, self.position if position is None else position, problem, hint)
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
-    while match := _TOKEN.match(text, at):
+    position = 0
+    while match := _TOKEN.match(text, position):
         yield _Token(match["token"], match.start("token"))
-        at = match.end()
-    rest = len(text) - len(text[at:].lstrip())
-    if rest < len(text):
-        raise MotifSyntaxError.from_position(text, rest, f"{text[rest]!r} has no meaning in a motif.")
+        position = match.end()
+    unread = len(text) - len(text[position:].lstrip())
+    if unread < len(text):
+        raise MotifSyntaxError.from_position(text, unread, f"{text[unread]!r} has no meaning in a motif.")
     # The end is a token without text, so that errors can point at it.
     yield _Token("", len(text.rstrip()))
 
@@ -351,31 +351,33 @@ def _check(text: str, terms: Iterable[Term]) -> None:
     kinds: dict[str, str] = {}
     spelled: dict[str, str] = {}
 
-    def use(name: str, kind: str, at: int) -> None:
+    def use(name: str, kind: str, position: int) -> None:
         if not is_column(name):
             return
         if kinds.setdefault(name, kind) != kind:
-            raise MotifSyntaxError.from_position(text, at, f"{name!r} names both a vertex and an edge.")
+            raise MotifSyntaxError.from_position(text, position, f"{name!r} names both a vertex and an edge.")
         if spelled.setdefault(name.lower(), name) != name:
-            other = spelled[name.lower()]
+            first_spelling = spelled[name.lower()]
             raise MotifSyntaxError.from_position(
-                text, at, f"{name!r} and {other!r} differ only in case, and Spark takes them for one column."
+                text,
+                position,
+                f"{name!r} and {first_spelling!r} differ only in case, and Spark takes them for one column.",
             )
 
     for term in terms:
         if isinstance(term, Vertex):
-            use(term.name, "vertex", term.at)
+            use(term.name, "vertex", term.position)
             continue
         if not (term.named or must_exist(term.src) or must_exist(term.dst)):
             problem = "An edge needs a name, its own or that of a vertex."
-            raise MotifSyntaxError.from_position(text, term.at, problem, "Write ()-[e]->(), or count the edges.")
+            raise MotifSyntaxError.from_position(text, term.position, problem, "Write ()-[e]->(), or count the edges.")
         if term.negated and term.named:
             problem = "A negated edge cannot have a name: it is never part of an answer."
-            raise MotifSyntaxError.from_position(text, term.at, problem, "Write !(a)-[]->(b).")
+            raise MotifSyntaxError.from_position(text, term.position, problem, "Write !(a)-[]->(b).")
         if term.named and term.name in kinds:
             problem = f"{term.name!r} is used already; every edge needs a name of its own."
-            raise MotifSyntaxError.from_position(text, term.at, problem)
+            raise MotifSyntaxError.from_position(text, term.position, problem)
         if term.named:
-            use(term.name, "edge", term.at)
-        use(term.src, "vertex", term.at)
-        use(term.dst, "vertex", term.at)
+            use(term.name, "edge", term.position)
+        use(term.src, "vertex", term.position)
+        use(term.dst, "vertex", term.position)

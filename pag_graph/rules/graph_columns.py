@@ -68,8 +68,8 @@ class Epochs:
     def at(self, low: int, high: int) -> I64:
         """Return the epochs of rows `low` to `high` (exclusive)."""
         ends = np.cumsum(self.rows)
-        mine = np.clip(ends, low, high)
-        return np.repeat(self.epoch, np.diff(mine, prepend=low))
+        cut_ends = np.clip(ends, low, high)
+        return np.repeat(self.epoch, np.diff(cut_ends, prepend=low))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,12 +185,12 @@ class Edges(_Columns):
         """Return all columns of integers, of rows `low` to `high` (exclusive)."""
         columns: dict[str, I64 | I32] = dict(zip(_EDGE_NAMES, self.numbers[:, low:high], strict=True))
         first, end = np.searchsorted(self.place, (low, high))
-        at = self.place[first:end] - low
+        message_rows = self.place[first:end] - low
         for name, values in zip(_MESSAGE_NAMES, self.of_messages[:, first:end], strict=True):
             columns[name] = np.full(high - low, ABSENT, np.int64)
-            columns[name][at] = values
+            columns[name][message_rows] = values
         columns["alternatives"] = np.zeros(high - low, np.int32)
-        columns["alternatives"][at] = self.alternatives[first:end]
+        columns["alternatives"][message_rows] = self.alternatives[first:end]
         # No source says how long a message lay at its sender.
         columns["send_buffer_ns"] = np.full(high - low, ABSENT, np.int64)
         return {**columns, "flags": self.flags[low:high].astype(np.int32), "epoch": self.epochs.at(low, high)}
@@ -321,20 +321,22 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
     read = [
         layout.runs(part.messages.numbers[order, layout.DST_EPOCH]) for part, order in zip(parts, orders, strict=True)
     ]
-    of_vertices, of_messages = (_Layout.of([[mine] for mine in found]) for found in (runs, read))
+    of_vertices, of_messages = (
+        _Layout.of([[runs_of_worker] for runs_of_worker in runs_of_workers]) for runs_of_workers in (runs, read)
+    )
     of_edges = _Layout.of(list(zip(local, read, strict=True)))
     vertices = Vertices.empty(of_vertices.epochs)
     edges = Edges.empty(of_edges.epochs, int(of_messages.epochs.rows.sum()))
 
-    def place(at: int) -> None:
-        part, rows = parts[at], parts[at].rows
+    def place(number: int) -> None:
+        part, rows = parts[number], parts[number].rows
         local, messages = part.local, part.messages
         base = rows.worker << POSITION_BITS
         layout.place_vertices(
             layout.VertexColumns(part.row, part.pos, part.t, part.segment),
             layout.Rows(rows.seq, rows.label, part.operator),
             base,
-            layout.Places(of_vertices.ends[at], of_vertices.shift[at]),
+            layout.Places(of_vertices.ends[number], of_vertices.shift[number]),
             layout.VertexTable(vertices.numbers, vertices.kind, INSERTED),
         )
         layout.place_edges(
@@ -350,14 +352,14 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
             ),
             layout.Before(*local.previous, base),
             layout.MessageColumns(
-                orders[at],
+                orders[number],
                 messages.numbers,
                 messages.kind,
                 messages.flags,
-                of_messages.ends[at],
-                of_messages.shift[at],
+                of_messages.ends[number],
+                of_messages.shift[number],
             ),
-            layout.Places(of_edges.ends[at], of_edges.shift[at]),
+            layout.Places(of_edges.ends[number], of_edges.shift[number]),
             layout.EdgeTable(
                 edges.numbers, edges.kind, edges.flags, edges.place, edges.of_messages, edges.alternatives
             ),
@@ -387,20 +389,22 @@ class _Layout:
     @classmethod
     def of(cls, runs: Sequence[Sequence[tuple[I64, I64]]]) -> _Layout:
         """Lay out rows; per worker its epochs and how many rows each has, several times over for rows to be merged."""
-        epochs = np.unique(np.concatenate([values for mine in runs for values, _ in mine] or [np.empty(0, np.int64)]))
+        epochs = np.unique(
+            np.concatenate([values for of_worker in runs for values, _ in of_worker] or [np.empty(0, np.int64)])
+        )
         counts = np.zeros((len(runs), len(epochs)), np.int64)
-        for worker, mine in enumerate(runs):
-            for values, rows in mine:
+        for worker, of_worker in enumerate(runs):
+            for values, rows in of_worker:
                 counts[worker, np.searchsorted(epochs, values)] += rows
-        some = counts.any(axis=0)
-        epochs, counts = epochs[some], counts[:, some]
+        has_rows = counts.any(axis=0)
+        epochs, counts = epochs[has_rows], counts[:, has_rows]
         ends = np.cumsum(counts, axis=1)
         shift = np.cumsum(counts.T).reshape(len(epochs), len(runs)).T - ends
-        present = [np.flatnonzero(mine) for mine in counts]
+        present = [np.flatnonzero(of_worker) for of_worker in counts]
         return cls(
             epochs=Epochs(epochs, counts.sum(axis=0)),
-            ends=[mine[at] for mine, at in zip(ends, present, strict=True)],
-            shift=[mine[at] for mine, at in zip(shift, present, strict=True)],
+            ends=[of_worker[epochs_present] for of_worker, epochs_present in zip(ends, present, strict=True)],
+            shift=[of_worker[epochs_present] for of_worker, epochs_present in zip(shift, present, strict=True)],
         )
 
 
@@ -435,7 +439,7 @@ def _words(codes: I8, words: Sequence[str]) -> pa.DictionaryArray:
     present = np.flatnonzero(np.bincount(codes, minlength=len(words)))
     dense = np.zeros(len(words), np.int8)
     dense[present] = np.arange(len(present))
-    dictionary = pa.array([str(words[at]) for at in present.tolist()], pa.string())
+    dictionary = pa.array([str(words[code]) for code in present.tolist()], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(dense[codes]), dictionary)
 
 

@@ -63,18 +63,18 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
     steps = polling.steps(logged, pause_ns)
     started = rows.kind == act.START
     operators = int(rows.operator[started].max(initial=-1)) + 1
-    own = polling.own_causes(logged, steps, operators)
-    came, known = arrivals(rows, processes)
+    own_causes = polling.own_causes(logged, steps, operators)
+    arrived, known = arrivals(rows, processes)
     looked = _looked(rows, steps)
-    came = np.where(known & (came != NEVER), np.maximum(came, looked), came)
-    parts = [own, _buffered(rows, steps, came, known), _applications(rows), _missing(rows)]
+    arrived = np.where(known & (arrived != NEVER), np.maximum(arrived, looked), arrived)
+    parts = [own_causes, _buffered(rows, steps, arrived, known), _applications(rows), _missing(rows)]
     if not rows.starts_run:
         # A log is cut only where something to do has just ended (`pauses_of`).
         ended = np.array([rows.before_t])
         parts.append(polling.Causes(ended, ended))
     begin, end = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     order = np.argsort(begin, kind="stable")
-    return Polled(*polling.pauses(polling.Causes(begin[order], end[order]), logged, steps, pause_ns), came, looked)
+    return Polled(*polling.pauses(polling.Causes(begin[order], end[order]), logged, steps, pause_ns), arrived, looked)
 
 
 def pauses_of(rows: PolledRows, pause_ns: int) -> tuple[I64, int]:
@@ -118,23 +118,23 @@ def _logged(rows: PolledRows | WorkerRows, role: I8, innermost: I32) -> polling.
 def _looked(rows: WorkerRows, steps: polling.Steps) -> I64:
     """Return per read when the last step began that did not find the message.
 
-    A step reads what is there when it begins, so what one step reads came after the step before it had begun.
+    A step reads all messages that are there when it begins. So each of them arrived after the step before had begun.
     """
-    begun = np.flatnonzero((steps.begin == np.arange(len(rows.t))) & (steps.end > steps.begin))
-    before = np.searchsorted(begun, steps.begin[rows.reads]) - 1
+    step_begins = np.flatnonzero((steps.begin == np.arange(len(rows.t))) & (steps.end > steps.begin))
+    before = np.searchsorted(step_begins, steps.begin[rows.reads]) - 1
     looked = np.full(len(before), NEVER)
-    looked[before >= 0] = rows.t[begun[before[before >= 0]]]
+    looked[before >= 0] = rows.t[step_begins[before[before >= 0]]]
     return looked
 
 
-def _buffered(rows: WorkerRows, steps: polling.Steps, came: I64, known: NDArray[np.bool_]) -> polling.Causes:
+def _buffered(rows: WorkerRows, steps: polling.Steps, arrived: I64, known: NDArray[np.bool_]) -> polling.Causes:
     """Return when messages lay in the worker's buffers: from their arrival to their read.
 
     Where nobody logged when a message of another process came in, it is as late as the step that read it began.
     """
     read = rows.t[rows.reads]
-    matched = (came != NEVER) & (came <= read)
-    latest = np.where(known, came, np.maximum(came, rows.t[steps.begin[rows.reads]]))
+    matched = (arrived != NEVER) & (arrived <= read)
+    latest = np.where(known, arrived, np.maximum(arrived, rows.t[steps.begin[rows.reads]]))
     return polling.Causes(np.where(matched, latest, read), read)
 
 

@@ -146,12 +146,12 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         """Say what the rows of one worker tell by themselves, in O(rows)."""
         ...
 
-    def settle(self, rows: WorkerRows, seen: _Survey, setting: Setting, /) -> _Survey:
+    def settle(self, rows: WorkerRows, surveyed: _Survey, setting: Setting, /) -> _Survey:
         """Add to the survey of one worker what can only be said when its messages are matched.
 
         Parameters
         ----------
-        rows, seen
+        rows, surveyed
             The worker's rows, `sent` filled in, and their survey.
         setting
             Of the run.
@@ -163,12 +163,12 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         """
         ...
 
-    def judge(self, rows: WorkerRows, seen: _Survey, setting: Setting, before: Sequence[Open], /) -> _Judged:
+    def judge(self, rows: WorkerRows, surveyed: _Survey, setting: Setting, before: Sequence[Open], /) -> _Judged:
         """Judge the waits of one worker, whose received messages are matched.
 
         Parameters
         ----------
-        rows, seen
+        rows, surveyed
             The worker's rows, `sent` filled in, and their survey.
         setting
             Of the run.
@@ -182,12 +182,12 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         """
         ...
 
-    def last_wait(self, rows: WorkerRows, seen: _Survey, setting: Setting, /) -> int | None:
+    def last_wait(self, rows: WorkerRows, surveyed: _Survey, setting: Setting, /) -> int | None:
         """Return the position of the vertex that ends the last wait of one worker.
 
         Parameters
         ----------
-        rows, seen, setting
+        rows, surveyed, setting
             As for `judge`; messages are matched as far as their sends are known.
 
         Returns
@@ -197,12 +197,12 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         """
         ...
 
-    def certain(self, rows: WorkerRows, seen: _Survey, setting: Setting, logged: Logged, /) -> int:
+    def certain(self, rows: WorkerRows, surveyed: _Survey, setting: Setting, logged: Logged, /) -> int:
         """Return how many rows of one worker mean what they mean, whatever the logs of a run go on with.
 
         Parameters
         ----------
-        rows, seen, setting
+        rows, surveyed, setting
             As for `judge`; messages are matched as far as their sends are known.
         logged
             How far the logs go.
@@ -214,12 +214,14 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         """
         ...
 
-    def worker_graph(self, rows: WorkerRows, seen: _Survey, judged: _Judged, before: Before, life: Life, /) -> Graph:
+    def worker_graph(
+        self, rows: WorkerRows, surveyed: _Survey, judged: _Judged, before: Before, life: Life, /
+    ) -> Graph:
         """Chain the rows of one worker to vertices and local edges that tile its life.
 
         Parameters
         ----------
-        rows, seen, judged
+        rows, surveyed, judged
             The worker's rows and what the rules say of them.
         before
             What they go on from.
@@ -233,7 +235,7 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         """
         ...
 
-    def extra_findings(self, rows: WorkerRows, seen: _Survey, judged: _Judged, /) -> list[Remark]:
+    def extra_findings(self, rows: WorkerRows, surveyed: _Survey, judged: _Judged, /) -> list[Remark]:
         """Say what is odd about the rows of one worker under these rules alone."""
         ...
 

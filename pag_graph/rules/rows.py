@@ -339,8 +339,10 @@ def opened(
         Per column: an element per element of `innermost`.
     """
     marks = len(inside[0])
-    where = np.where(innermost >= 0, innermost, np.where(innermost < -1, marks - 2 - innermost, marks + len(outer[0])))
+    sources = np.where(
+        innermost >= 0, innermost, np.where(innermost < -1, marks - 2 - innermost, marks + len(outer[0]))
+    )
     return [
-        np.concatenate((here, before, [absent])).astype(np.int64)[where]
-        for here, before, absent in zip(inside, outer, nothing, strict=True)
+        np.concatenate((marks_column, before, [absent])).astype(np.int64)[sources]
+        for marks_column, before, absent in zip(inside, outer, nothing, strict=True)
     ]

@@ -152,27 +152,37 @@ def build_columns(
     # What was prepared has no scopes any more.
     scopes = np.sort(_scopes(operators.slice(0, 0) if prepared else operators))
 
-    def chained(mine: WorkerRows) -> tuple[_Part, _Ends, _I64]:
-        kept, counts = _keep(mine.kind, mine.label, mine.peer, mine.operator, mine.worker, scopes, len(_REASONS))
+    def chained(worker_rows: WorkerRows) -> tuple[_Part, _Ends, _I64]:
+        is_kept, counts = _keep(
+            worker_rows.kind,
+            worker_rows.label,
+            worker_rows.peer,
+            worker_rows.operator,
+            worker_rows.worker,
+            scopes,
+            len(_REASONS),
+        )
         if prepared:
-            order = _keep_order(mine, kept)
+            order = _keep_order(worker_rows, is_kept)
         else:
-            order = _prepare(mine.epoch, mine.t, mine.kind, mine.operator, mine.records, kept)
+            order = _prepare(
+                worker_rows.epoch, worker_rows.t, worker_rows.kind, worker_rows.operator, worker_rows.records, is_kept
+            )
         chain = _chain(
             order.source,
             order.slot,
             order.records,
-            mine.kind,
-            mine.epoch,
-            mine.operator,
-            mine.first_order,
+            worker_rows.kind,
+            worker_rows.epoch,
+            worker_rows.operator,
+            worker_rows.first_order,
             _LOCAL_TYPES,
         )
-        part = _Part(mine, order, chain)
+        part = _Part(worker_rows, order, chain)
         return part, _ends_of(part, workers), counts
 
     parts = each(chained, rows)
-    messages, left = _match(parts)
+    messages, unmatched = _match(parts)
 
     def graph(item: tuple[_Part, Messages]) -> WorkerGraph:
         part, read = item
@@ -191,7 +201,7 @@ def build_columns(
     graphs = each(graph, [(part, read) for (part, _, _), read in zip(parts, messages, strict=True)])
     total = sum((counts for _, _, counts in parts), np.zeros(len(_REASONS), np.int64))
     dropped = {reason: int(count) for reason, count in zip(_REASONS, total, strict=True) if count}
-    return lay_out(graphs, findings=PAG_FINDINGS.empty_table(), dropped=dropped), left
+    return lay_out(graphs, findings=PAG_FINDINGS.empty_table(), dropped=dropped), unmatched
 
 
 def message_findings(ends: pa.Table) -> pa.Table:
@@ -224,14 +234,14 @@ def message_findings(ends: pa.Table) -> pa.Table:
         frame.filter(pl.col("sent") == sent).join(partners(sent=not sent), on=_KEY, how="left")
         for sent in (True, False)
     ]
-    seen = pl.col("found") + pl.col("elsewhere").fill_null(0)
-    across = seen >= pl.col("expected")
+    partners_seen = pl.col("found") + pl.col("elsewhere").fill_null(0)
+    across = partners_seen >= pl.col("expected")
 
     def choose(if_across: str, if_sent: str, if_received: str) -> pl.Expr:
         one_side = pl.when("sent").then(pl.lit(if_sent)).otherwise(pl.lit(if_received))
         return pl.when(across).then(pl.lit(if_across)).otherwise(one_side)
 
-    found = (
+    rows = (
         pl.concat(sides)
         .sort("vertex")
         .select(
@@ -241,13 +251,13 @@ def message_findings(ends: pa.Table) -> pa.Table:
             vertex=pl.col("vertex"),
             seq=pl.col("seq"),
             file=pl.lit(None, pl.String),
-            observed=pl.when(across).then(pl.col("partner")).otherwise(seen),
+            observed=pl.when(across).then(pl.col("partner")).otherwise(partners_seen),
             limit=pl.when(across).then(pl.col("epoch")).otherwise(pl.col("expected")),
             unit=choose("epoch", "receives", "sends"),
             action=pl.lit("no edge"),
         )
     )
-    return found.to_arrow().cast(PAG_FINDINGS)
+    return rows.to_arrow().cast(PAG_FINDINGS)
 
 
 class _Order(NamedTuple):
@@ -302,7 +312,7 @@ def _keep(
 ) -> tuple[_Bool, _I64]:
     """Say which rows become vertices, and count the others by reason."""
     rows = code.shape[0]
-    kept = np.zeros(rows, np.bool_)
+    is_kept = np.zeros(rows, np.bool_)
     counts = np.zeros(reasons, np.int64)
     for row in range(rows):
         if code[row] >= _OTHER:
@@ -314,13 +324,13 @@ def _keep(
         else:
             inside = False
             if code[row] <= STOP:
-                at = np.searchsorted(scopes, operator[row])
-                inside = at < scopes.shape[0] and scopes[at] == operator[row]
+                place = np.searchsorted(scopes, operator[row])
+                inside = place < scopes.shape[0] and scopes[place] == operator[row]
             if inside:
                 counts[reasons - 1] += 1
             else:
-                kept[row] = True
-    return kept, counts
+                is_kept[row] = True
+    return is_kept, counts
 
 
 def _scopes(operators: pa.Table) -> _I64:
@@ -331,13 +341,13 @@ def _scopes(operators: pa.Table) -> _I64:
     return np.array([operator for operator, address in addresses.items() if address in outer], np.int64)
 
 
-def _keep_order(rows: WorkerRows, kept: _Bool) -> _Order:
-    at = np.flatnonzero(kept)
-    return _Order(source=at, slot=at, t_ns=rows.t[at], records=rows.records[at])
+def _keep_order(rows: WorkerRows, is_kept: _Bool) -> _Order:
+    rows_kept = np.flatnonzero(is_kept)
+    return _Order(source=rows_kept, slot=rows_kept, t_ns=rows.t[rows_kept], records=rows.records[rows_kept])
 
 
 @numba.njit(cache=True, nogil=True)
-def _prepare(epoch: _I64, t_ns: _I64, code: _I8, operator: _I64, records: _I64, kept: _Bool) -> _Order:
+def _prepare(epoch: _I64, t_ns: _I64, code: _I8, operator: _I64, records: _I64, is_kept: _Bool) -> _Order:
     rows = epoch.shape[0]
     source = np.empty(rows, np.int64)
     slot = np.empty(rows, np.int64)
@@ -353,7 +363,7 @@ def _prepare(epoch: _I64, t_ns: _I64, code: _I8, operator: _I64, records: _I64, 
             waits = False
         if code[row] == RECEIVE and records[row] >= 0:
             received = max(received, 0) + records[row]
-        if not kept[row]:
+        if not is_kept[row]:
             continue
         source[count], slot[count], time[count], size[count] = row, row, t_ns[row], records[row]
         if code[row] == START:
@@ -431,7 +441,7 @@ def _chain(
 class _Ends(NamedTuple):
     """Ends of messages of one worker, in the order of its vertices."""
 
-    at: _I64
+    vertex: _I64
     """Vertex."""
     sent: _Bool
     key: _I64
@@ -462,32 +472,32 @@ def _ends(
     count = 0
     for row in source:
         count += code[row] >= SEND
-    at, expected = np.empty(count, np.int64), np.empty(count, np.int64)
+    vertices, expected = np.empty(count, np.int64), np.empty(count, np.int64)
     sent, known = np.empty(count, np.bool_), np.empty(count, np.bool_)
     key, numbers = np.empty((count, 5), np.int64), np.empty((count, 4), np.int64)
     end = 0
     for vertex in range(source.shape[0]):
         row = source[vertex]
-        kind, other = code[row], peer[row]
+        kind, peer_worker = code[row], peer[row]
         if kind < SEND:
             continue
         progress = kind >= PROGRESS_SEND
         sends = (kind == SEND) | (kind == PROGRESS_SEND)
-        at[end], sent[end] = vertex, sends
+        vertices[end], sent[end] = vertex, sends
         key[end, 0], key[end, 1], key[end, 4] = epoch[vertex], channel[row], number[row]
-        key[end, 2] = worker if sends else other
-        key[end, 3] = EVERYONE if progress else other if sends else worker
-        known[end] = (channel[row] >= 0) & (number[row] >= 0) & ((other >= 0) | (kind == PROGRESS_SEND))
+        key[end, 2] = worker if sends else peer_worker
+        key[end, 3] = EVERYONE if progress else peer_worker if sends else worker
+        known[end] = (channel[row] >= 0) & (number[row] >= 0) & ((peer_worker >= 0) | (kind == PROGRESS_SEND))
         numbers[end, 0], numbers[end, 1] = (worker << POSITION_BITS) | pos[vertex], t_ns[vertex]
         numbers[end, 2], numbers[end, 3] = ABSENT if progress else records[vertex], size[row]
         expected[end] = workers - 1 if sends & progress else 1
         end += 1
-    return _Ends(at, sent, key, known, numbers, expected)
+    return _Ends(vertices, sent, key, known, numbers, expected)
 
 
 def _ends_of(part: _Part, workers: int) -> _Ends:
     rows, order, chain = part
-    found: _Ends = _ends(
+    ends: _Ends = _ends(
         rows.kind,
         rows.channel,
         rows.peer,
@@ -501,19 +511,19 @@ def _ends_of(part: _Part, workers: int) -> _Ends:
         rows.worker,
         workers,
     )
-    return found
+    return ends
 
 
 @numba.njit(cache=True, nogil=True)
 def _edges(
-    at: _I64, send: _I64, key: _I64, ends: _I64, origin: _I64, data: int, progress: int, negative: int
+    read_ends: _I64, send: _I64, key: _I64, ends: _I64, origin: _I64, data: int, progress: int, negative: int
 ) -> tuple[_I64, _I8, _I32]:
-    """Return the edges from sends to what reads them; `at` and `send` are places among the ends and the sends."""
-    count = at.shape[0]
+    """Return the edges from sends to reads; `read_ends` and `send` are positions among the ends and the sends."""
+    count = read_ends.shape[0]
     numbers = np.empty((count, layout.ALL_NUMBERS), np.int64)
     kind, flags = np.empty(count, np.int8), np.zeros((count, 2), np.int32)
     for edge in range(count):
-        read, sent = at[edge], send[edge]
+        read, sent = read_ends[edge], send[edge]
         numbers[edge, layout.SRC], numbers[edge, layout.START] = origin[sent, 0], origin[sent, 1]
         numbers[edge, layout.RECORDS], numbers[edge, layout.BYTES] = origin[sent, 2], origin[sent, 3]
         numbers[edge, layout.DST], numbers[edge, layout.READ] = ends[read, 0], ends[read, 0]
@@ -528,56 +538,67 @@ def _edges(
 
 def _match(parts: Sequence[tuple[_Part, _Ends, _I64]]) -> tuple[list[Messages], pa.Table]:
     """Return the edges of messages that end on each worker, and the ends that are left."""
-    ends = [mine for _, mine, _ in parts]
-    sends = [np.flatnonzero(mine.sent & mine.known) for mine in ends]
-    key = np.concatenate([mine.key[at] for mine, at in zip(ends, sends, strict=True)] or [np.empty((0, 5), np.int64)])
+    ends = [worker_ends for _, worker_ends, _ in parts]
+    sends = [np.flatnonzero(worker_ends.sent & worker_ends.known) for worker_ends in ends]
+    key = np.concatenate(
+        [worker_ends.key[ends_of_sends] for worker_ends, ends_of_sends in zip(ends, sends, strict=True)]
+        or [np.empty((0, 5), np.int64)]
+    )
     origin = np.concatenate(
-        [mine.numbers[at] for mine, at in zip(ends, sends, strict=True)] or [np.empty((0, 4), np.int64)]
+        [worker_ends.numbers[ends_of_sends] for worker_ends, ends_of_sends in zip(ends, sends, strict=True)]
+        or [np.empty((0, 4), np.int64)]
     )
     table, following = index_sends(key)
 
-    def read(mine: _Ends) -> tuple[Messages, _I64, _I64]:
-        reads = np.flatnonzero(~mine.sent & mine.known)
-        receive, send = pair(mine.key[reads], key, table, following)
-        at = reads[receive]
+    def read(worker_ends: _Ends) -> tuple[Messages, _I64, _I64]:
+        reads = np.flatnonzero(~worker_ends.sent & worker_ends.known)
+        receive, send = pair(worker_ends.key[reads], key, table, following)
+        read_ends = reads[receive]
         codes_ = _DATA_MESSAGE, _PROGRESS_MESSAGE, int(EdgeFlags.NEGATIVE)
-        numbers, kind, flags = _edges(at, send, mine.key, mine.numbers, origin, *codes_)
-        return Messages(numbers=numbers, kind=kind, flags=flags), np.bincount(at, minlength=len(mine.at)), send
+        numbers, kind, flags = _edges(read_ends, send, worker_ends.key, worker_ends.numbers, origin, *codes_)
+        return (
+            Messages(numbers=numbers, kind=kind, flags=flags),
+            np.bincount(read_ends, minlength=len(worker_ends.vertex)),
+            send,
+        )
 
     read_ones = each(read, ends)
-    seen = np.zeros(len(key), np.int64)
+    times_read = np.zeros(len(key), np.int64)
     for _, _, send in read_ones:
-        seen += np.bincount(send, minlength=len(key))
-    found = [count for _, count, _ in read_ones]
+        times_read += np.bincount(send, minlength=len(key))
+    counts_of_ends = [count for _, count, _ in read_ones]
     first = np.cumsum([0, *map(len, sends)])
-    for at, low, high, count in zip(sends, first, first[1:], found, strict=False):
-        count[at] += seen[low:high]
-    left = each(lambda one: _left(*one), [(part, mine, c) for (part, mine, _), c in zip(parts, found, strict=True)])
-    return [messages for messages, _, _ in read_ones], pa.concat_tables(left or [MESSAGE_ENDS.empty_table()])
+    for ends_of_sends, low, high, count in zip(sends, first, first[1:], counts_of_ends, strict=False):
+        count[ends_of_sends] += times_read[low:high]
+    unmatched = each(
+        lambda item: _unmatched_table(*item),
+        [(part, worker_ends, c) for (part, worker_ends, _), c in zip(parts, counts_of_ends, strict=True)],
+    )
+    return [messages for messages, _, _ in read_ones], pa.concat_tables(unmatched or [MESSAGE_ENDS.empty_table()])
 
 
-def _left(part: _Part, ends: _Ends, found: _I64) -> pa.Table:
-    at = np.flatnonzero(found < ends.expected)
-    key = ends.key[at]
+def _unmatched_table(part: _Part, ends: _Ends, partners: _I64) -> pa.Table:
+    unmatched = np.flatnonzero(partners < ends.expected)
+    key = ends.key[unmatched]
 
     def nullable(values: _I64, absent: _Bool) -> pa.Array:
         return pa.array(values, pa.int64(), mask=absent)
 
     data = key[:, 3] != EVERYONE
     # The other side of a message between two operators is absent where the log does not name it.
-    peer = part.rows.peer[part.order.source[ends.at[at]]]
-    nobody = (peer < 0) & ~(ends.sent[at] & ~data)
+    peer = part.rows.peer[part.order.source[ends.vertex[unmatched]]]
+    nobody = (peer < 0) & ~(ends.sent[unmatched] & ~data)
     columns = {
-        "vertex": ends.numbers[at, 0],
-        "worker": np.full(len(at), part.rows.worker),
-        "seq": part.rows.seq[part.order.source[ends.at[at]]],
+        "vertex": ends.numbers[unmatched, 0],
+        "worker": np.full(len(unmatched), part.rows.worker),
+        "seq": part.rows.seq[part.order.source[ends.vertex[unmatched]]],
         "epoch": key[:, 0],
-        "sent": ends.sent[at],
+        "sent": ends.sent[unmatched],
         "channel": nullable(key[:, 1], key[:, 1] < 0),
-        "sender": nullable(key[:, 2], nobody & ~ends.sent[at]),
-        "receiver": nullable(key[:, 3], nobody & ends.sent[at]),
+        "sender": nullable(key[:, 2], nobody & ~ends.sent[unmatched]),
+        "receiver": nullable(key[:, 3], nobody & ends.sent[unmatched]),
         "message_seq": nullable(key[:, 4], key[:, 4] < 0),
-        "found": found[at],
-        "expected": ends.expected[at],
+        "found": partners[unmatched],
+        "expected": ends.expected[unmatched],
     }
     return pa.table(columns).cast(MESSAGE_ENDS)

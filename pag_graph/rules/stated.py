@@ -53,7 +53,7 @@ _NOT_LOCAL = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
 class StatedSurvey(Survey):
     """What the rows of one worker say by themselves."""
 
-    at: I64
+    mark_rows: I64
     """Rows that start or stop an activity."""
     starts: Flags
     """The same: whether they start one."""
@@ -105,33 +105,33 @@ def survey(rows: WorkerRows) -> StatedSurvey:
     StatedSurvey
         O(rows) in time and memory.
     """
-    at = np.flatnonzero((rows.kind == START) | (rows.kind == STOP))
-    starts, types = rows.kind[at] == START, _types(rows.activity[at])
-    innermost, _, wrong, _ = applications(starts, rows.operator[at], np.zeros(0, np.int64), 0)
+    mark_rows = np.flatnonzero((rows.kind == START) | (rows.kind == STOP))
+    starts, types = rows.kind[mark_rows] == START, _types(rows.activity[mark_rows])
+    innermost, _, wrong, _ = applications(starts, rows.operator[mark_rows], np.zeros(0, np.int64), 0)
     trouble = np.zeros(rows.rows, np.int8)
-    trouble[at] = wrong
+    trouble[mark_rows] = wrong
     dropped = np.zeros(rows.rows, np.int8)
     dropped[local_messages(rows)] = LOCAL_MESSAGE
     ends = np.flatnonzero(rows.kind == EPOCH_END)
-    opened_at = innermost[np.searchsorted(at, ends)]
+    opened_at = innermost[np.searchsorted(mark_rows, ends)]
     waits = np.zeros(len(ends), np.bool_)
     inside = opened_at >= 0
     waits[inside] = types[opened_at[inside]] == _WAITING
     dropped[ends[waits]] = ENDED_IN_WAIT
     # The stop of a rest, right after its start: no slice begins between the two.
     ends_rest = ~starts[1:] & starts[:-1] & np.isin(types[:-1], _RESTING)
-    left = unbalanced(starts, rows.operator[at])
-    position = np.where(starts, 2 * (rows.first_order + at), -1)
-    fields = (rows.operator[at], position, rows.seq[at], types, rows.inferred[at])
-    marks = tuple(Open(*mark) for mark in zip(*(values[left].tolist() for values in fields), strict=True))
+    open_marks = unbalanced(starts, rows.operator[mark_rows])
+    position = np.where(starts, 2 * (rows.first_order + mark_rows), -1)
+    fields = (rows.operator[mark_rows], position, rows.seq[mark_rows], types, rows.inferred[mark_rows])
+    marks = tuple(Open(*mark) for mark in zip(*(values[open_marks].tolist() for values in fields), strict=True))
     return StatedSurvey(
         dropped=dropped,
         depth=sum(1 for mark in marks if mark.pos >= 0 and mark.kind == _WAITING),
         idle=None,
         active=None,
         marks=marks,
-        rests=at[1:][ends_rest],
-        at=at,
+        rests=mark_rows[1:][ends_rest],
+        mark_rows=mark_rows,
         starts=starts,
         types=types,
         innermost=innermost,
@@ -144,27 +144,27 @@ def _types(activity: I8) -> I64:
     return np.where(np.isin(kind, _NOT_LOCAL), _UNKNOWN, kind)
 
 
-def settle(_rows: WorkerRows, seen: StatedSurvey, _setting: Setting) -> StatedSurvey:
+def settle(_rows: WorkerRows, surveyed: StatedSurvey, _setting: Setting) -> StatedSurvey:
     """Return the survey as it is (`WaitRules.settle`): the source says itself when its workers waited."""
-    return seen
+    return surveyed
 
 
-def judge(rows: WorkerRows, seen: StatedSurvey, setting: Setting, before: Sequence[Open]) -> StatedJudged:
+def judge(rows: WorkerRows, surveyed: StatedSurvey, setting: Setting, before: Sequence[Open]) -> StatedJudged:
     """Judge the waits of one worker (`WaitRules.judge`)."""
-    at, operator = seen.at, rows.operator[seen.at]
+    mark_rows, operator = surveyed.mark_rows, rows.operator[surveyed.mark_rows]
     number = np.array([activity.operator for activity in before], np.int64)
-    innermost, trouble = seen.innermost, seen.trouble
+    innermost, trouble = surveyed.innermost, surveyed.trouble
     if before:
-        innermost, _, wrong, _ = applications(seen.starts, operator, number, 0)
+        innermost, _, wrong, _ = applications(surveyed.starts, operator, number, 0)
         trouble = np.zeros(rows.rows, np.int8)
-        trouble[at] = wrong
-    waits_at = (_state(rows, seen, innermost, before)[0] == _WAITING).astype(np.int64)
+        trouble[mark_rows] = wrong
+    waits_at = (_state(rows, surveyed, innermost, before)[0] == _WAITING).astype(np.int64)
     if setting.parameters.level:
-        innermost = applications(seen.starts, operator, number, setting.parameters.level)[0]
-    kept = np.flatnonzero(seen.dropped == 0)
+        innermost = applications(surveyed.starts, operator, number, setting.parameters.level)[0]
+    vertex_rows = np.flatnonzero(surveyed.dropped == 0)
     # Each stretch of waiting goes from one vertex to the next; the first row here follows one that no wait is open at.
-    wait = kept[1:][waits_at[np.searchsorted(at, kept[1:])] == 1]
-    begin = rows.t[kept[np.searchsorted(kept, wait) - 1]]
+    wait = vertex_rows[1:][waits_at[np.searchsorted(mark_rows, vertex_rows[1:])] == 1]
+    begin = rows.t[vertex_rows[np.searchsorted(vertex_rows, wait) - 1]]
     verdict, ender, alternatives = judge_waits(
         ends_of_waits.Stretches(wait, begin),
         ends_of_waits.Rows(rows.t, rows.kind, rows.peer),
@@ -185,34 +185,34 @@ def judge(rows: WorkerRows, seen: StatedSurvey, setting: Setting, before: Sequen
     )
 
 
-def _state(rows: WorkerRows, seen: StatedSurvey, innermost: I64, before: Sequence[Open]) -> list[I64]:
+def _state(rows: WorkerRows, surveyed: StatedSurvey, innermost: I64, before: Sequence[Open]) -> list[I64]:
     """Return type, operator, position of the start, and whether it is inferred, of what `innermost` refers to."""
-    at = seen.at
-    here = seen.types, rows.operator[at], 2 * (rows.first_order + at), rows.inferred[at]
+    mark_rows = surveyed.mark_rows
+    marks_here = surveyed.types, rows.operator[mark_rows], 2 * (rows.first_order + mark_rows), rows.inferred[mark_rows]
     outer = [
         [activity.kind for activity in before],
         [activity.operator for activity in before],
         [activity.pos for activity in before],
         [activity.inferred for activity in before],
     ]
-    return opened(innermost, here, outer, (_UNKNOWN, -1, -1, 0))
+    return opened(innermost, marks_here, outer, (_UNKNOWN, -1, -1, 0))
 
 
-def last_wait(_rows: WorkerRows, _seen: StatedSurvey, _setting: Setting) -> int | None:
+def last_wait(_rows: WorkerRows, _surveyed: StatedSurvey, _setting: Setting) -> int | None:
     """Return nothing: what waits there are depends on what is open before these rows (`WaitRules.last_wait`)."""
 
 
-def certain(_rows: WorkerRows, _seen: StatedSurvey, _setting: Setting, _logged: Logged) -> int:
+def certain(_rows: WorkerRows, _surveyed: StatedSurvey, _setting: Setting, _logged: Logged) -> int:
     """Return 0: every wait is stated with its end, so a log is decided wherever it may be cut (`WaitRules.certain`)."""
     return 0
 
 
-def worker_graph(rows: WorkerRows, seen: StatedSurvey, judged: StatedJudged, before: Before, life: Life) -> Graph:
+def worker_graph(rows: WorkerRows, surveyed: StatedSurvey, judged: StatedJudged, before: Before, life: Life) -> Graph:
     """Chain the rows of one worker to vertices and local edges that tile its life (`WaitRules.worker_graph`)."""
-    row = np.flatnonzero(seen.dropped == 0)
+    row = np.flatnonzero(surveyed.dropped == 0)
     pos, t = 2 * (rows.first_order + row), rows.t[row]
-    mark = np.searchsorted(seen.at, row)
-    state = _state(rows, seen, judged.innermost, before.activities)
+    mark = np.searchsorted(surveyed.mark_rows, row)
+    state = _state(rows, surveyed, judged.innermost, before.activities)
     kind, operator, activation, inferred = (values[mark] for values in state)
     # Whatever level is shown, a wait is a wait where a message ended it, and nothing else is one.
     kind[kind == _WAITING] = _BUSY
@@ -248,12 +248,12 @@ def worker_graph(rows: WorkerRows, seen: StatedSurvey, judged: StatedJudged, bef
     starts_segment = np.isin(pos, judged.wait_pos)
     if rows.starts_run and len(pos):
         starts_segment[0] = True
-    begun = np.maximum.accumulate(np.where(starts_segment, pos, -1))
+    segment = np.maximum.accumulate(np.where(starts_segment, pos, -1))
     return (
         row.astype(np.int32),
         pos,
         t,
-        np.where(begun < 0, before.segment, begun),
+        np.where(segment < 0, before.segment, segment),
         kind.astype(np.int8),
         operator,
         activation,
@@ -262,7 +262,7 @@ def worker_graph(rows: WorkerRows, seen: StatedSurvey, judged: StatedJudged, bef
     )
 
 
-def extra_findings(rows: WorkerRows, _seen: StatedSurvey, judged: StatedJudged) -> list[Remark]:
+def extra_findings(rows: WorkerRows, _surveyed: StatedSurvey, judged: StatedJudged) -> list[Remark]:
     """Say which waits nothing ended, and what was stated that means nothing here (`WaitRules.extra_findings`)."""
     starts = rows.kind == START
     remarks = (

@@ -107,10 +107,10 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     open_ = np.flatnonzero(trouble == act.OPEN)
     dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, MERGED))
     # What follows a park that was cut off has its type from it, however many rows that are no vertices lie between.
-    kept = dropped[::-1] == 0
-    after_park = bool(kept.any() and rows.kind[::-1][kept.argmax()] == act.PARK)
+    kept_reversed = dropped[::-1] == 0
+    after_park = bool(kept_reversed.any() and rows.kind[::-1][kept_reversed.argmax()] == act.PARK)
     # So has what follows missing rows.
-    after_gap = bool(kept.any() and len(rows.gaps) and rows.gaps[-1] >= rows.rows - kept.argmax())
+    after_gap = bool(kept_reversed.any() and len(rows.gaps) and rows.gaps[-1] >= rows.rows - kept_reversed.argmax())
     return TimelySurvey(
         dropped=dropped,
         depth=len(open_) + after_park + after_gap,
@@ -127,51 +127,58 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     )
 
 
-def settle(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> TimelySurvey:
+def settle(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting) -> TimelySurvey:
     """Put stretches without anything to do in the place of parks, where a log says nothing of idleness.
 
     What a worker did in them was polling, and becomes no vertex (`WaitRules.settle`); O(rows log rows).
     """
     if not setting.idle_inferred:
-        return seen
+        return surveyed
     pause_ns = setting.parameters.busy_below_ns
-    polled = polled_intervals(rows, seen.role, seen.innermost, setting.processes, pause_ns)
+    polled = polled_intervals(rows, surveyed.role, surveyed.innermost, setting.processes, pause_ns)
     parks, unparks = polled.begin, polled.end
-    none = np.empty(0, np.int64)
+    no_rests = np.empty(0, np.int64)
     intervals = act.Intervals(parks, unparks, parks)
     dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, POLLING))
     # An interval begins and ends at vertices, whatever they are of.
     dropped[parks[parks >= 0]] = dropped[unparks] = 0
     idle = int(rows.epoch[unparks[-1]]) if len(unparks) else None
     return replace(
-        seen, dropped=dropped, idle=idle, parks=parks, unparks=unparks, last_parks=parks, polled=polled, rests=none
+        surveyed,
+        dropped=dropped,
+        idle=idle,
+        parks=parks,
+        unparks=unparks,
+        last_parks=parks,
+        polled=polled,
+        rests=no_rests,
     )
 
 
-def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Sequence[Open] = ()) -> TimelyJudged:
+def judge(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting, _before: Sequence[Open] = ()) -> TimelyJudged:
     """Judge activations and idle intervals of one worker (`WaitRules.judge`); none is open before its rows."""
     parameters = setting.parameters
-    innermost, role, consumed = seen.innermost, seen.role, seen.consumed
+    innermost, role, consumed = surveyed.innermost, surveyed.role, surveyed.consumed
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level, rows.gaps)
-    came, known = arrivals(rows, setting.processes)
-    looked = np.full(len(came), np.iinfo(np.int64).max)
-    if seen.polled is not None:
-        came, looked = seen.polled.arrived, seen.polled.looked
+    arrived, known = arrivals(rows, setting.processes)
+    looked = np.full(len(arrived), np.iinfo(np.int64).max)
+    if surveyed.polled is not None:
+        arrived, looked = surveyed.polled.arrived, surveyed.polled.looked
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         # Which interval work follows depends on what really ran, however coarsely it is shown.
-        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t, rows.gaps),
-        act.Intervals(seen.parks, seen.unparks, seen.last_parks),
-        waits.Reads(rows.reads, came, known, looked, rows.peer, rows.channel, rows.message_seq),
+        waits.Rows(rows.t, rows.kind, surveyed.role, rows.timeout, rows.before_t, rows.gaps),
+        act.Intervals(surveyed.parks, surveyed.unparks, surveyed.last_parks),
+        waits.Reads(rows.reads, arrived, known, looked, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )
     ended = np.flatnonzero(ender >= 0)
     return TimelyJudged(
-        trouble=seen.trouble,
+        trouble=surveyed.trouble,
         # The message arrives before the worker runs: a vertex is inserted before the unpark.
-        wait_row=seen.unparks[ended],
-        wait_pos=2 * (rows.first_order + seen.unparks[ended]) - 1,
+        wait_row=surveyed.unparks[ended],
+        wait_pos=2 * (rows.first_order + surveyed.unparks[ended]) - 1,
         ender=ender[ended],
         arrival=arrival[ended],
         alternatives=alternatives[ended],
@@ -183,42 +190,42 @@ def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Seque
     )
 
 
-def last_wait(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> int | None:
+def last_wait(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting) -> int | None:
     """Return the position of the vertex that ends the last wait of one worker (`WaitRules.last_wait`).
 
     It is not known if a message whose send is not known yet may tell otherwise.
     """
-    judged = judge(rows, seen, setting)
+    judged = judge(rows, surveyed, setting)
     last = int(judged.wait_row[-1]) if len(judged.wait_row) else -1
     unknown = rows.reads[rows.send_id < 0]
     if len(unknown):
         # The interval before the last of them is the last one that it can matter to.
-        interval = int(np.searchsorted(seen.unparks, unknown[-1])) - 1
-        if interval >= 0 and seen.unparks[interval] >= last:
+        interval = int(np.searchsorted(surveyed.unparks, unknown[-1])) - 1
+        if interval >= 0 and surveyed.unparks[interval] >= last:
             return None
     return int(judged.wait_pos[-1]) if last >= 0 else -1
 
 
-def certain(rows: WorkerRows, seen: TimelySurvey, setting: Setting, logged: Logged) -> int:
+def certain(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting, logged: Logged) -> int:
     """Return how many rows mean what they mean, whatever comes (`WaitRules.certain`): up to the end of some epoch.
 
     The last idle interval before it is certain if no message can turn up any more that ended it or was buffered, all
     such being logged and read before that row, and if it had an end at all: a message, its limit, or work.
     """
-    ends = np.flatnonzero((rows.kind == act.EPOCH_END) & (seen.innermost < 0) & (rows.t <= logged.all_ns))
+    ends = np.flatnonzero((rows.kind == act.EPOCH_END) & (surveyed.innermost < 0) & (rows.t <= logged.all_ns))
     if setting.idle_inferred or not len(ends):
         return 0
-    judged = judge(rows, seen, setting)
+    judged = judge(rows, surveyed, setting)
     for cut in (ends[::-1] + 1).tolist():
-        interval = int(np.searchsorted(seen.unparks, cut)) - 1
-        if interval < 0 or _is_certain(rows, seen, judged, setting, logged, interval, cut):
+        interval = int(np.searchsorted(surveyed.unparks, cut)) - 1
+        if interval < 0 or _is_certain(rows, surveyed, judged, setting, logged, interval, cut):
             return int(cut)
     return 0
 
 
 def _is_certain(
     rows: WorkerRows,
-    seen: TimelySurvey,
+    surveyed: TimelySurvey,
     judged: TimelyJudged,
     setting: Setting,
     logged: Logged,
@@ -226,32 +233,34 @@ def _is_certain(
     cut: int,
 ) -> bool:
     """Say whether an idle interval was what it was, whatever is read from row `cut` on."""
-    park, unpark = int(seen.parks[interval]), int(seen.unparks[interval])
+    park, unpark = int(surveyed.parks[interval]), int(surveyed.unparks[interval])
     end = rows.t[unpark]
     if logged.others_ns <= end or logged.unread_ns <= end:
         return False
-    behind = np.searchsorted(rows.reads, [unpark, cut])
-    sent = rows.sent[behind[0] :]
-    if (sent[behind[1] - behind[0] :][sent[behind[1] - behind[0] :] != NEVER] <= end).any():
+    reads_after = np.searchsorted(rows.reads, [unpark, cut])
+    sent = rows.sent[reads_after[0] :]
+    if (sent[reads_after[1] - reads_after[0] :][sent[reads_after[1] - reads_after[0] :] != NEVER] <= end).any():
         return False
     verdict = judged.verdict[interval]
     if verdict in {waits.WAITING, waits.IDLE}:
         return True
     if verdict == waits.INPUT_WAIT:
-        works = (rows.kind[unpark:cut] == act.START) & np.isin(seen.role[unpark:cut], (act.PROCESSING, act.INFERRED))
+        works = (rows.kind[unpark:cut] == act.START) & np.isin(
+            surveyed.role[unpark:cut], (act.PROCESSING, act.INFERRED)
+        )
         return bool(works.any())
-    reads = rows.reads[behind[0] : behind[1]]
-    here = setting.processes[rows.peer[reads]] == setting.processes[rows.worker]
+    reads = rows.reads[reads_after[0] : reads_after[1]]
+    same_process = setting.processes[rows.peer[reads]] == setting.processes[rows.worker]
     known = sent[: len(reads)]
-    return bool((here & (known != NEVER) & (known < rows.t[park])).any())
+    return bool((same_process & (known != NEVER) & (known < rows.t[park])).any())
 
 
-def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:
+def worker_graph(rows: WorkerRows, surveyed: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:
     """Return the columns of `local_graph` for one worker (`WaitRules.worker_graph`)."""
     graph: Graph = assembly.local_graph(
-        assembly.Rows(rows.kind, rows.t, rows.operator, seen.dropped, rows.gaps),
+        assembly.Rows(rows.kind, rows.t, rows.operator, surveyed.dropped, rows.gaps),
         act.Activations(judged.innermost, judged.role, judged.consumed),
-        assembly.Judged(seen.unparks, judged.verdict, judged.interval_arrival),
+        assembly.Judged(surveyed.unparks, judged.verdict, judged.interval_arrival),
         assembly.Stretch(
             rows.first_order,
             before.pos,
@@ -264,16 +273,16 @@ def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, bef
             life.run_end_ns,
         ),
     )
-    if seen.polled is not None:
+    if surveyed.polled is not None:
         kind, flags = graph[4], graph[8]
         flags[(kind == assembly.WAITING) | (kind == assembly.INPUT_WAIT)] |= np.int8(EdgeFlags.INFERRED)
     return graph
 
 
-def extra_findings(rows: WorkerRows, seen: TimelySurvey, _judged: TimelyJudged) -> list[Remark]:
+def extra_findings(rows: WorkerRows, surveyed: TimelySurvey, _judged: TimelyJudged) -> list[Remark]:
     """Say which parks and unparks lack each other (`WaitRules.extra_findings`)."""
-    paired = seen.dropped > 0
-    paired[seen.parks[seen.parks >= 0]] = paired[seen.unparks] = True
+    paired = surveyed.dropped > 0
+    paired[surveyed.parks[surveyed.parks >= 0]] = paired[surveyed.unparks] = True
     return [
         Remark(name, Severity.WARNING, action, np.flatnonzero((rows.kind == kind) & ~paired))
         for name, action, kind in (
