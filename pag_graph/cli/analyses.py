@@ -189,13 +189,13 @@ class AnalysisGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the first lines of all commands' help, analyses after the others."""
         del ctx
-        others = [
+        other_commands = [
             (name, (command.help or "").partition("\n\n")[0].replace("\n", " "))
             for name, command in self.commands.items()
             if name not in self._entries
         ]
         for title, lines in (
-            ("Commands", others),
+            ("Commands", other_commands),
             ("Analyses of a built graph", [(name, entry.help) for name, entry in self._entries.items()]),
         ):
             with formatter.section(title):
@@ -203,10 +203,10 @@ class AnalysisGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command to run, made in full."""
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, arguments = super().resolve_command(ctx, args)
         if name in self._entries:
             command = command_of(self._entries[name].load())
-        return name, command, rest
+        return name, command, arguments
 
 
 def command_of(analysis: Analysis[Any]) -> Any:
@@ -220,19 +220,19 @@ def command_of(analysis: Analysis[Any]) -> Any:
 
 def _callback(analysis: Analysis[Any]) -> Callable[..., None]:
     """Return a function whose signature Typer reads: the store, the window, the parameters, and the format."""
-    taken = {**_OPTIONS[analysis.scope], **_COMMON}
+    fixed_options = {**_OPTIONS[analysis.scope], **_COMMON}
     options: dict[str, tuple[Any, Any]] = {"store": (StoreArgument, inspect.Parameter.empty)}
     options.update(_OPTIONS[analysis.scope])
     options.update({parameter.name: _option(parameter) for parameter in analysis.parameter_list})
     options.update(_COMMON)
 
-    def run(**given: Any) -> None:
+    def run(**options_given: Any) -> None:
         values = {
-            parameter.name: parameter.convert(given[parameter.name])
+            parameter.name: parameter.convert(options_given[parameter.name])
             for parameter in analysis.parameter_list
-            if given[parameter.name] is not None and given[parameter.name] != []
+            if options_given[parameter.name] is not None and options_given[parameter.name] != []
         }
-        _run(analysis, {name: given[name] for name in ("store", *taken)}, values)
+        _run(analysis, {name: options_given[name] for name in ("store", *fixed_options)}, values)
 
     kind = inspect.Parameter.KEYWORD_ONLY
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -293,36 +293,36 @@ def open_pag(store: Path) -> Pag:
     return Pag(store)
 
 
-def _run(analysis: Analysis[Any], given: dict[str, Any], values: dict[str, Any]) -> None:
+def _run(analysis: Analysis[Any], options_given: dict[str, Any], values: dict[str, Any]) -> None:
     parameters = analysis.make_parameters(values)
-    check_output(given["picture"], ".svg")
+    check_output(options_given["picture"], ".svg")
     options: dict[str, Any] = {}
     if analysis.scope is not Scope.RUN:
-        options = check_window(**{name: given[name] for name in _WINDOW})
-    if given.get("each") or given.get("every") is not None or given.get("step") is not None:
-        _run_many(analysis, given, options, parameters)
+        options = check_window(**{name: options_given[name] for name in _WINDOW})
+    if options_given.get("each") or options_given.get("every") is not None or options_given.get("step") is not None:
+        _run_many(analysis, options_given, options, parameters)
         return
     if analysis.scope is Scope.PAIR:
-        other = {name: given[f"against_{name}"] for name in _WINDOW}
-        options |= {f"against_{name}": value for name, value in check_window(**other).items()}
-        options["against"] = open_pag(given["against"]) if given["against"] is not None else None
-    pag = open_pag(given["store"])
-    quiet = given["form"] is not _AnswerFormat.TABLE
+        other_window = {name: options_given[f"against_{name}"] for name in _WINDOW}
+        options |= {f"against_{name}": value for name, value in check_window(**other_window).items()}
+        options["against"] = open_pag(options_given["against"]) if options_given["against"] is not None else None
+    pag = open_pag(options_given["store"])
+    quiet = options_given["form"] is not _AnswerFormat.TABLE
     with progress(quiet=quiet) as report, compiling(*_parts(analysis), quiet=quiet, report=report):
         shown = report if analysis.scope is Scope.RUN else _unseen
         result = pag.analyse(analysis.name, parameters, progress=shown, **options)
-    if given["picture"] is not None:
-        _draw(pag, analysis, result, options, given["picture"])
-    if given["form"] is _AnswerFormat.HTML:
+    if options_given["picture"] is not None:
+        _draw(pag, analysis, result, options, options_given["picture"])
+    if options_given["form"] is _AnswerFormat.HTML:
         from pag_graph.sinks.report import page
 
         snapshot = _snapshot(pag, analysis, options)
-        sys.stdout.write(page(analysis, result, run=pag.run, snapshot=snapshot, top=given["top"]))
-    elif given["form"] is _AnswerFormat.JSON:
+        sys.stdout.write(page(analysis, result, run=pag.run, snapshot=snapshot, top=options_given["top"]))
+    elif options_given["form"] is _AnswerFormat.JSON:
         window = pag.run.choose(**options) if analysis.scope is Scope.WINDOW else None
         print_json(analysis.plain(result, parameters, window))
     else:
-        _print(analysis, result, form=given["form"], top=given["top"], workers=pag.run.worker_names)
+        _print(analysis, result, form=options_given["form"], top=options_given["top"], workers=pag.run.worker_names)
     if analysis.alarm and table_of(result).num_rows:
         sys.stdout.flush()
         raise typer.Exit(ALARM)
@@ -351,41 +351,45 @@ def _draw(pag: Pag, analysis: Analysis[Any], result: pa.Table | Report, options:
     stderr().print(f"Wrote {file}.")
 
 
-def _run_many(analysis: Analysis[Any], given: dict[str, Any], window: dict[str, Any], parameters: Any) -> None:
+def _run_many(analysis: Analysis[Any], options_given: dict[str, Any], window: dict[str, Any], parameters: Any) -> None:
     """Run an analysis on every epoch, or on a series of windows, and print the rows of all."""
-    if given["picture"] is not None or given["form"] is _AnswerFormat.HTML:
+    if options_given["picture"] is not None or options_given["form"] is _AnswerFormat.HTML:
         message = "Pictures and HTML show one window, and --each and --every make many."
         raise InvalidParameterError(message, "Choose one with --epoch or --between.")
     facts: dict[str, Any] = {}
-    if given["each"]:
-        others = (*window.values(), given["every"], given["step"])
-        if any(value is not None for value in others):
+    if options_given["each"]:
+        other_choices = (*window.values(), options_given["every"], options_given["step"])
+        if any(value is not None for value in other_choices):
             message = "--each looks at every epoch, so no window can be chosen beside it."
             raise InvalidParameterError(message, "Leave out --each, or the other choice.")
-        with progress(quiet=given["form"] is not _AnswerFormat.TABLE) as report:
-            table = open_pag(given["store"]).each(analysis.name, parameters, progress=report)
+        with progress(quiet=options_given["form"] is not _AnswerFormat.TABLE) as report:
+            table = open_pag(options_given["store"]).each(analysis.name, parameters, progress=report)
     else:
         between = window.pop("between")
-        if given["every"] is None or any(value is not None for value in window.values()):
+        if options_given["every"] is None or any(value is not None for value in window.values()):
             message = "--every and --step make windows of the whole run, or of --between FROM TO; --step needs --every."
             raise InvalidParameterError(message)
-        every, step = (None if given[name] is None else nanoseconds(given[name]) for name in ("every", "step"))
-        facts = {"every_ns": every, "step_ns": every if step is None else step}
-        table = open_pag(given["store"]).series(
-            analysis.name, parameters, every_ns=every or 0, step_ns=step, between=between
+        every_ns, step_ns = (
+            None if options_given[name] is None else nanoseconds(options_given[name]) for name in ("every", "step")
+        )
+        facts = {"every_ns": every_ns, "step_ns": every_ns if step_ns is None else step_ns}
+        table = open_pag(options_given["store"]).series(
+            analysis.name, parameters, every_ns=every_ns or 0, step_ns=step_ns, between=between
         )
     rows = table.to_pylist()
-    if given["form"] is _AnswerFormat.JSON:
-        print_json({**facts, **plain_parameters(parameters), analysis.rows if given["each"] else "windows": rows})
-    elif given["form"] is _AnswerFormat.CSV:
+    if options_given["form"] is _AnswerFormat.JSON:
+        print_json(
+            {**facts, **plain_parameters(parameters), analysis.rows if options_given["each"] else "windows": rows}
+        )
+    elif options_given["form"] is _AnswerFormat.CSV:
         print_csv(rows, table.column_names)
     else:
-        show = print_markdown if given["form"] is _AnswerFormat.MARKDOWN else print_rows
-        top = given["top"]
+        show = print_markdown if options_given["form"] is _AnswerFormat.MARKDOWN else print_rows
+        top = options_given["top"]
         columns = table.column_names
-        if given["each"]:
+        if options_given["each"]:
             columns = ["epoch", *(name for name in analysis.columns or columns if name != "epoch")]
-        names = open_pag(given["store"]).run.worker_names
+        names = open_pag(options_given["store"]).run.worker_names
         show(with_worker_names(rows[:top], names), columns, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
 
 
@@ -410,9 +414,9 @@ def _print(
     columns = list(analysis.columns) or table.column_names
     headline = report.headline().splitlines() if report else []
     if form is _AnswerFormat.MARKDOWN:
-        written = report.markdown(top=top) if report else None
-        if written is not None:
-            sys.stdout.write(written + "\n")
+        markdown = report.markdown(top=top) if report else None
+        if markdown is not None:
+            sys.stdout.write(markdown + "\n")
         else:
             for line in headline:
                 sys.stdout.write(line + "\n\n")

@@ -108,7 +108,7 @@ def _say_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _whole(
+def _main(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version, and exit.")
     ] = False,
@@ -239,10 +239,10 @@ def convert(
     with stderr().status(f"converting {source}"):
         meta = convert_source(source, trace, format=form, replace=replace, keep_texts=keep_texts, epochs=epochs)
     dropped = ", ".join(f"{count} x {reason}" for reason, count in meta.dropped.items()) or "nothing"
-    out = stdout()
-    out.print(f"Wrote {trace}: trace {meta.trace_id} of {meta.workers} workers ({meta.source.format}).")
-    out.print(f"Left out, because it is no event: {dropped}.")
-    out.print(f"Next: pag build {trace} STORE", style="dim")
+    console = stdout()
+    console.print(f"Wrote {trace}: trace {meta.trace_id} of {meta.workers} workers ({meta.source.format}).")
+    console.print(f"Left out, because it is no event: {dropped}.")
+    console.print(f"Next: pag build {trace} STORE", style="dim")
 
 
 # What it does not know itself goes to the program, which has an option -h of its own.
@@ -359,22 +359,22 @@ def _say_built(result: BuildReport, store: Path, form: Format) -> None:
     if form is Format.JSON:
         print_json(facts)
         return
-    out = stdout()
+    console = stdout()
     if not result.committed:
-        out.print(f"{store} holds all of this already; nothing to do.")
+        console.print(f"{store} holds all of this already; nothing to do.")
         return
     rows = result.rows
-    out.print(
+    console.print(
         f"Built run {facts['run_id']} from {result.store.events:,} events: {rows['vertices']:,} vertices,"
         f" {rows['edges']:,} edges, {rows['epochs']:,} windows."
     )
     for reason, count in result.store.dropped.items():
-        out.print(f"  {count:,} events are no vertices: {reason.replace('_', ' ')}")
+        console.print(f"  {count:,} events are no vertices: {reason.replace('_', ' ')}")
     for name, count in counted.items():
-        out.print(f"  finding: {count:,} x {name}", style="yellow")
+        console.print(f"  finding: {count:,} x {name}", style="yellow")
     explained = find_analysis("why").needs.met_by(RuleSet(str(facts["rules"])))
     hint = f"pag {'why' if explained else 'metrics'} {store}"
-    out.print(f"Next: {hint}", style="dim")
+    console.print(f"Next: {hint}", style="dim")
 
 
 @app.command()
@@ -388,8 +388,8 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     for row, window in zip(epochs, pag.run.windows(), strict=True):
         row["span_ns"] = window.span_ns
         row["window"] = window.name
-    found = pag.findings()
-    counted = dict(found.group_by("finding", "severity").len().sort("finding").select("finding", "len").iter_rows())
+    findings = pag.findings()
+    counted = dict(findings.group_by("finding", "severity").len().sort("finding").select("finding", "len").iter_rows())
     if form is Format.CSV:
         print_csv(epochs, list(epochs[0]))
         return
@@ -397,23 +397,25 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
         facts = {**pag.run.info.run, "events": pag.run.info.events, "dropped": dict(pag.run.info.dropped)}
         print_json({**facts, "store": str(store), "findings": counted, "epochs": epochs})
         return
-    run, out = pag.run.info.run, stdout()
+    run, console = pag.run.info.run, stdout()
     source = run["source"]
     system = " ".join(word for word in (source["system"], source["version"]) if word)
     workers = f"{run['workers']} worker{'' if run['workers'] == 1 else 's'}"
-    out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}, {workers}")
-    out.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
-    if (gone := pag.run.info.removed) is not None:
-        out.print(f"{gone.epochs:,} epochs, up to epoch {gone.last_epoch}, were removed by its follower (--keep)")
+    console.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}, {workers}")
+    console.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
+    if (removed := pag.run.info.removed) is not None:
+        console.print(
+            f"{removed.epochs:,} epochs, up to epoch {removed.last_epoch}, were removed by its follower (--keep)"
+        )
     if run.get("idle") == "inferred":
         waiting = duration(sum(row["waiting_ns"] for row in epochs))
-        out.print(f"waits are inferred ({waiting} in all): the log does not say when workers had nothing to do")
+        console.print(f"waits are inferred ({waiting} in all): the log does not say when workers had nothing to do")
     ranked = sorted(epochs, key=lambda row: -row["span_ns"])[:top]
     title = f"windows, longest first ({len(ranked)} of {len(epochs)})"
     names = ["epoch", "window", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]
     print_rows(ranked, names, title)
     for name, count in counted.items():
-        out.print(f"finding: {count:,} x {name}", style="yellow")
+        console.print(f"finding: {count:,} x {name}", style="yellow")
 
 
 @app.command()
@@ -448,17 +450,17 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
 
     from pag_graph.cli.doctor import checks
 
-    found = checks()
+    results = checks()
     if form is Format.JSON:
-        print_json([asdict(part) for part in found])
+        print_json([asdict(result) for result in results])
         return
-    out = stdout()
-    for part in found:
-        out.print("ok     " if part.ok else "missing", style="green" if part.ok else "yellow", end=" ")
-        out.print(f"{part.name}: {part.found}", end=" ")
-        out.print(f"(for {part.needed_for})", style="dim")
-        if not part.ok and part.advice:
-            out.print(f"        {part.advice}", markup=False, style="yellow")
+    console = stdout()
+    for result in results:
+        console.print("ok     " if result.ok else "missing", style="green" if result.ok else "yellow", end=" ")
+        console.print(f"{result.name}: {result.found}", end=" ")
+        console.print(f"(for {result.needed_for})", style="dim")
+        if not result.ok and result.advice:
+            console.print(f"        {result.advice}", markup=False, style="yellow")
 
 
 @app.command()

@@ -40,10 +40,10 @@ def check(
 
     Example: pag check run.trace --severity warning
     """
-    found, names = _of_trace(path) if (path / "meta.json").is_file() else _of_store(path, deep=deep)
+    findings, names = _of_trace(path) if (path / "meta.json").is_file() else _of_store(path, deep=deep)
     rank = {str(name): place for place, name in enumerate(_ORDER)}
-    rows = sorted(found.to_dicts(), key=lambda row: (-rank[row["severity"]], row["finding"], row["worker"] or 0))
-    _show(rows, found.columns, form, top, names)
+    rows = sorted(findings.to_dicts(), key=lambda row: (-rank[row["severity"]], row["finding"], row["worker"] or 0))
+    _show(rows, findings.columns, form, top, names)
     if any(rank[row["severity"]] >= rank[severity] for row in rows):
         sys.exit(ALARM)
 

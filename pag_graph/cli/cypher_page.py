@@ -57,7 +57,7 @@ def page() -> str:
         members = list(group)
         parts.append("| query | answers |\n|---|---|\n")
         parts.extend(f"| [{query.name}](#{_anchor(query.name)}) | {query.purpose} |\n" for query in members)
-        parts.extend(_about(query) for query in members)
+        parts.extend(_section(query) for query in members)
     return "".join(parts)
 
 
@@ -65,21 +65,24 @@ def _anchor(name: str) -> str:
     return name.replace("/", "")
 
 
-def _about(query: Query) -> str:
+def _section(query: Query) -> str:
     lines = [f"\n### {query.name}\n", query.purpose, ""]
     if query.details:
-        lines += [f"Needs the detail {' or '.join(f'`{each}`' for each in query.details)}.", ""]
+        lines += [f"Needs the detail {' or '.join(f'`{param}`' for param in query.details)}.", ""]
     if query.over in _OVER_IN_WORDS:
         lines += [f"Looks at {_OVER_IN_WORDS[query.over]}.", ""]
-    own = [each for each in query.params.values() if each.name not in KNOWN]
-    takes = " and ".join(f"`{each}`" for each in query.params if each in KNOWN)
-    lines += [f"Takes {takes}{':' if own else '.'}" if takes else "Takes:" if own else "Takes nothing.", ""]
-    if own:
+    own_params = [param for param in query.params.values() if param.name not in KNOWN]
+    takes = " and ".join(f"`{param}`" for param in query.params if param in KNOWN)
+    lines += [
+        f"Takes {takes}{':' if own_params else '.'}" if takes else "Takes:" if own_params else "Takes nothing.",
+        "",
+    ]
+    if own_params:
         lines += ["| parameter | type | default | meaning |", "|---|---|---|---|"]
-        for each in own:
-            kind = ", ".join(f"`{word}`" for word in each.choices) or each.kind or "any"
-            default = "must be given" if each.required else "" if each.default is None else f"`{cell(each.default)}`"
-            lines.append(f"| `{each.name}` | {kind} | {default} | {each.meaning} |")
+        for param in own_params:
+            kind = ", ".join(f"`{word}`" for word in param.choices) or param.kind or "any"
+            default = "must be given" if param.required else "" if param.default is None else f"`{cell(param.default)}`"
+            lines.append(f"| `{param.name}` | {kind} | {default} | {param.meaning} |")
         lines.append("")
     lines += [f"Returns {query.returns}.".replace("..", "."), ""]
     if query.example is not None:
@@ -89,8 +92,8 @@ def _about(query: Query) -> str:
 
 def _shown(query: Query, example: Example) -> list[str]:
     options = "".join(f" --{name} {value}" for name, value in example.parameters.items())
-    few = f", {len(example.rows)} of {example.count} rows" if len(example.rows) < example.count else ""
-    lines = [f"`pag neo4j query {query.name}{options}` of the bundled trace `{example.sample}`{few}:", ""]
+    row_count = f", {len(example.rows)} of {example.count} rows" if len(example.rows) < example.count else ""
+    lines = [f"`pag neo4j query {query.name}{options}` of the bundled trace `{example.sample}`{row_count}:", ""]
     lines += [f"| {' | '.join(example.columns)} |", f"|{'---|' * len(example.columns)}"]
     lines += [f"| {' | '.join(row)} |" for row in example.rows]
     return [*lines, ""]

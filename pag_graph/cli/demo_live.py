@@ -39,14 +39,18 @@ def run_live_demo(*, trace: str, folder: Path) -> None:
     from pag_graph.sources.record import free_ports
     from pag_graph.sources.replay import replay
 
-    out, source = stdout(), samples.path(trace)
+    console, source = stdout(), samples.path(trace)
     received, store = folder / f"{trace}-live.trace", folder / f"{trace}-live.pag"
     if (received / "received").is_dir():
         shutil.rmtree(received)
     [port] = free_ports(1)
-    out.rule(f"1. A program runs: the bundled trace {trace!r}, as it was recorded, in {SECONDS:.0f} s", align="left")
-    out.print(f"It sends what it does to 127.0.0.1:{port}; pag follow --listen keeps it in {received}.", markup=False)
-    out.rule("2. What is known while it runs", align="left")
+    console.rule(
+        f"1. A program runs: the bundled trace {trace!r}, as it was recorded, in {SECONDS:.0f} s", align="left"
+    )
+    console.print(
+        f"It sends what it does to 127.0.0.1:{port}; pag follow --listen keeps it in {received}.", markup=False
+    )
+    console.rule("2. What is known while it runs", align="left")
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(1) as program:
         token = Path(place) / "token"
         token.touch(mode=0o600)
@@ -56,13 +60,13 @@ def run_live_demo(*, trace: str, folder: Path) -> None:
         sending = program.submit(send)
         commits = api.live(received, store, listen=f"127.0.0.1:{port}", token_file=token, alerts=BUILT_IN, replace=True)
         for commit in commits:
-            _say(out, commit)
+            _say(console, commit)
         sending.result()
-    out.rule("3. The program has ended", align="left")
-    out.print("The store is now what pag build makes of the whole trace, row for row.")
-    out.print(f"Alerts: pag alerts {store}", markup=False)
-    out.print(f"How long answers took: pag timings {store}", markup=False)
-    out.print(f"In the browser: pag serve {folder} --open", markup=False)
+    console.rule("3. The program has ended", align="left")
+    console.print("The store is now what pag build makes of the whole trace, row for row.")
+    console.print(f"Alerts: pag alerts {store}", markup=False)
+    console.print(f"How long answers took: pag timings {store}", markup=False)
+    console.print(f"In the browser: pag serve {folder} --open", markup=False)
 
 
 def _length_ns(source: Path) -> int:
@@ -70,16 +74,16 @@ def _length_ns(source: Path) -> int:
     return int(times.max() - times.min())
 
 
-def _say(out: Console, commit: Committed) -> None:
+def _say(console: Console, commit: Committed) -> None:
     """Say what a commit made known."""
     from pag_graph import api
 
     epochs = commit.run.epochs.to_arrow().to_pylist()
     closed = [row for row in epochs if row["epoch"] in set(commit.closed)]
     named = ", ".join(f"{row['epoch']} ({duration(row['end_ns'] - row['start_ns'])})" for row in closed)
-    out.print(f"closed: epoch {named}" if closed else "committed", markup=False)
+    console.print(f"closed: epoch {named}" if closed else "committed", markup=False)
     for alert in api.alerts(commit.path, since=commit.version - 1).to_pylist():
-        out.print(
+        console.print(
             f"  alert {alert['event']}: {alert['rule']} {alert['subject']}, epoch {alert['epoch']}",
             style="red" if alert["event"] == "opened" else "green",
             markup=False,

@@ -93,14 +93,14 @@ _PACKAGES = (
 def _package(entry: tuple[str, str, str]) -> Check:
     name, extra, needed = entry
     present = importlib.util.find_spec(name) is not None
-    found = "installed" if present else "not installed"
+    state = "installed" if present else "not installed"
     for distribution in (name, f"{name}-py"):
         try:
-            found = version(distribution) if present else found
+            state = version(distribution) if present else state
             break
         except PackageNotFoundError:
             continue
-    return Check(name=name, ok=present, found=found, needed_for=needed, advice=f"pip install 'pag-graph[{extra}]'")
+    return Check(name=name, ok=present, found=state, needed_for=needed, advice=f"pip install 'pag-graph[{extra}]'")
 
 
 def _recorder() -> Check:
@@ -112,8 +112,8 @@ def _recorder() -> Check:
         adapter_folder()
     except PagGraphError as error:
         return Check(name="Rust adapter", ok=False, found=error.message, needed_for=needed, advice=error.hint or "")
-    found = cargo or "not on the path"
-    return Check(name="cargo", ok=bool(cargo), found=found, needed_for=needed, advice="Install Rust, 1.89 or later.")
+    path = cargo or "not on the path"
+    return Check(name="cargo", ok=bool(cargo), found=path, needed_for=needed, advice="Install Rust, 1.89 or later.")
 
 
 def _graphframes_jar() -> Check:
@@ -123,11 +123,11 @@ def _graphframes_jar() -> Check:
         graphframes_jar_at_hand,
     )
 
-    present, how = graphframes_jar_at_hand()
+    present, state = graphframes_jar_at_hand()
     return Check(
         name="GraphFrames' jar",
         ok=present,
-        found=how,
+        found=state,
         needed_for="Pag.graphframe(); nothing else",
         advice=f"Start Spark with --packages {GRAPHFRAMES_COORDINATE}, or set {GRAPHFRAMES_JAR_VARIABLE} to a copy.",
     )

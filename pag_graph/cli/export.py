@@ -52,7 +52,7 @@ def export(
     window = {key: value for key, value in check_window(epoch, role, between, latency).items() if value is not None}
     pag = open_pag(store)
     with progress() as report:
-        done = write(
+        exported = write(
             pag.run,
             output,
             chosen,
@@ -61,8 +61,8 @@ def export(
             replace=replace,
             progress=report,
         )
-    counted = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in done.rows.items() if count)
-    out = stdout()
-    out.print(f"Wrote {done.path} ({done.bytes / 1e6:,.1f} MB): {counted or 'nothing'}.")
+    counted = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in exported.rows.items() if count)
+    console = stdout()
+    console.print(f"Wrote {exported.path} ({exported.bytes / 1e6:,.1f} MB): {counted or 'nothing'}.")
     if chosen == ExportFormat.PERFETTO:
-        out.print("Open it with ui.perfetto.dev; the file stays on this machine.", style="dim")
+        console.print("Open it with ui.perfetto.dev; the file stays on this machine.", style="dim")

@@ -44,23 +44,27 @@ def latency(
     if form is Format.CSV:
         print_csv(report.table.to_pylist(), report.table.column_names)
         return
-    explained = None if store is None or slowest is None else _why(store, report, slowest)
+    explained = None if store is None or slowest is None else _explanation(store, report, slowest)
     if form is Format.JSON:
         parts = {"loop": report.loop, "not_due": report.not_due, "curve": curve, "slowest": slowest, "why": explained}
         print_json({**parts, "inputs": report.table.to_pylist()})
         return
     _print_curve(curve, f"{report.loop} loop: from {'given' if report.loop == 'closed' else 'due'} to done")
-    out = stdout()
+    console = stdout()
     if report.loop == "closed":
-        out.print("A closed loop: what would have come while the program was held up was never given, and is missing.")
+        console.print(
+            "A closed loop: what would have come while the program was held up was never given, and is missing."
+        )
     if report.not_due:
-        out.print(f"{report.not_due:,} more inputs were not due before the log ended, and count nowhere.")
+        console.print(f"{report.not_due:,} more inputs were not due before the log ended, and count nowhere.")
     if slowest is not None:
-        done = "" if not slowest["censored"] else ", and was not done"
+        not_done = "" if not slowest["censored"] else ", and was not done"
         took = duration(slowest["latency_ns"])
-        out.print(f"Slowest: input {slowest['number']} of worker {slowest['worker']} took {took}{done}.", markup=False)
+        console.print(
+            f"Slowest: input {slowest['number']} of worker {slowest['worker']} took {took}{not_done}.", markup=False
+        )
     if explained is not None:
-        out.print(explained, markup=False)
+        console.print(explained, markup=False)
 
 
 def load_curve(
@@ -106,7 +110,7 @@ def _print_curve(rows: Sequence[Mapping[str, Any]], title: str, *, runs: bool = 
     print_rows(shown, list(dict.fromkeys(name for row in shown for name in row)), title)
 
 
-def _why(store: Path, report: LatencyReport, slowest: Mapping[str, Any]) -> str:
+def _explanation(store: Path, report: LatencyReport, slowest: Mapping[str, Any]) -> str:
     """Say why the slowest input took so long: of the time from when it was due to when it was done."""
     from pag_graph import api
     from pag_graph.api.latency import check_trace_of

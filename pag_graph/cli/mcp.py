@@ -61,7 +61,7 @@ def mcp_server(logs: LogFolder) -> MCPServer[Any]:
     from pag_graph import __version__
     from pag_graph.diagnosis.spark.assistant import UNTRUSTED
 
-    def told(ask: Callable[[], dict[str, Any]]) -> str:
+    def as_json(ask: Callable[[], dict[str, Any]]) -> str:
         try:
             return json.dumps(ask(), ensure_ascii=False)
         except (PagGraphError, OSError) as error:
@@ -70,19 +70,19 @@ def mcp_server(logs: LogFolder) -> MCPServer[Any]:
 
     def list_logs(start: int = 0) -> str:
         """List the event logs that can be asked about; `start` passes over the first ones."""
-        return told(lambda: logs.list_logs(start))
+        return as_json(lambda: logs.list_logs(start))
 
     def why(log: str) -> str:
         """Say why a Spark application was slow: causes by what they cost, what to change, and where the time went."""
-        return told(lambda: logs.why(log))
+        return as_json(lambda: logs.why(log))
 
     def evidence(log: str, cause: str, rank: int = 1) -> str:
         """Show one cause that `why` names: its numbers, what was ruled out, recorded and proposed settings."""
-        return told(lambda: logs.evidence(log, cause, rank))
+        return as_json(lambda: logs.evidence(log, cause, rank))
 
     def compare(new: str, base: str) -> str:
         """Say where the time of two runs of one Spark program differs, changed settings first."""
-        return told(lambda: logs.compare(new, base))
+        return as_json(lambda: logs.compare(new, base))
 
     server = MCPServer(
         "pag",

@@ -91,13 +91,13 @@ def motif(
     from pag_graph.api import Pag
 
     place, named = _place(pattern, store), _named(pattern)
-    chosen = [each.strip() for each in columns.split(",")] if columns else None
+    chosen = [column.strip() for column in columns.split(",")] if columns else None
     fields, spark = _fields(named, chosen), _session(engine)
-    pag, wanted = Pag(place), parse_epochs(epochs)
+    pag, epoch_ids = Pag(place), parse_epochs(epochs)
     query = pag.motif(
         pattern,
         where,
-        epochs=wanted,
+        epochs=epoch_ids,
         columns=[*fields.values(), *([] if named else _keys(pattern, fields))] if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
         parameters=dict(scalar_setting(text) for text in settings or []),
@@ -108,7 +108,7 @@ def motif(
         _print_plan(query, form, analyse=analyse)
         return
     by_graphframes = engine is Through.GRAPHFRAMES
-    table, total = _through_graphframes(pag, query, wanted, spark) if by_graphframes else _found(query)
+    table, total = _through_graphframes(pag, query, epoch_ids, spark) if by_graphframes else _matches(query)
     if not named:
         _note_same_edges(query.same_edges(table))
     shown = _Matches(str(query.question.motif), named, table, total)
@@ -182,17 +182,17 @@ def k_hop_paths(
     session = _session(Through.SPARK) if spark else None
     window = check_window(epoch, role, between, latency)
     pag = Pag(store)
-    found = pag.k_hop_paths(k, limit=limit, through_waits=through_waits, spark=session, **window)
-    rows = found.paths.to_pylist()
+    paths = pag.k_hop_paths(k, limit=limit, through_waits=through_waits, spark=session, **window)
+    rows = paths.paths.to_pylist()
     if form is Format.JSON:
-        print_json({"k": k, "limit": limit, "paths": found.total, "shown": found.shown, "rows": rows})
+        print_json({"k": k, "limit": limit, "paths": paths.total, "shown": paths.shown, "rows": rows})
     elif form is Format.CSV:
-        print_csv(rows, found.paths.column_names)
+        print_csv(rows, paths.paths.column_names)
     elif not rows:
         stdout().print(f"No wait of this window has a path of {k} hops that leads to its end.")
     else:
         shown = with_worker_names(rows, pag.run.worker_names)
-        print_rows(shown, [name for name in found.paths.column_names if name not in {"src", "dst"}], str(found))
+        print_rows(shown, [name for name in paths.paths.column_names if name not in {"src", "dst"}], str(paths))
 
 
 def parse_epochs(text: str | None) -> list[int] | None:
@@ -220,7 +220,7 @@ def parse_epochs(text: str | None) -> list[int] | None:
     """
     if text is None:
         return None
-    found: list[int] = []
+    epoch_ids: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
@@ -230,8 +230,8 @@ def parse_epochs(text: str | None) -> list[int] | None:
         if high - low > 1_000_000:  # noqa: PLR2004  (no run has more; a typing error should not fill the memory)
             message = f"{part.strip()} are more than a million epochs."
             raise InvalidParameterError(message, "Leave --epochs out to take all.")
-        found += range(low, high + 1)
-    return found
+        epoch_ids += range(low, high + 1)
+    return epoch_ids
 
 
 def _list(form: Format) -> None:
@@ -239,11 +239,11 @@ def _list(form: Format) -> None:
 
     rows = [
         {
-            "name": each.name,
-            "purpose": each.purpose,
-            "parameters": ", ".join(f"{name}={p.default}" for name, p in each.parameters.items()),
+            "name": pattern.name,
+            "purpose": pattern.purpose,
+            "parameters": ", ".join(f"{name}={p.default}" for name, p in pattern.parameters.items()),
         }
-        for each in PATTERNS.values()
+        for pattern in PATTERNS.values()
     ]
     if form is Format.JSON:
         print_json(
@@ -263,10 +263,10 @@ def _place(pattern: str, store: Path | None) -> Path:
     return store
 
 
-def _note_same_edges(same: Sequence[Sequence[str]]) -> None:
+def _note_same_edges(edge_groups: Sequence[Sequence[str]]) -> None:
     """Say which names stand for one edge in every row."""
-    if same:
-        pairs = ", ".join(" and ".join(pair) for pair in same)
+    if edge_groups:
+        pairs = ", ".join(" and ".join(pair) for pair in edge_groups)
         stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
 
 
@@ -303,7 +303,7 @@ def _keys(pattern: str, fields: Mapping[str, str]) -> list[str]:
 def _fields(named: Pattern | None, chosen: list[str] | None) -> dict[str, str]:
     """Return the columns to print, by title; empty where it depends on the answer."""
     if chosen:
-        return {each: each for each in chosen} if all("." in each for each in chosen) else {}
+        return {column: column for column in chosen} if all("." in column for column in chosen) else {}
     return dict(named.shown) if named else {}
 
 
@@ -311,8 +311,8 @@ def _readable(table: pa.Table, *, full: bool) -> dict[str, str]:
     fields: dict[str, str] = {}
     for column in table.schema:
         names = [child.name for child in column.type]
-        few = _OF_EDGE if "src" in names else _OF_VERTEX
-        fields |= {f"{column.name}.{name}": f"{column.name}.{name}" for name in names if full or name in few}
+        shown_names = _OF_EDGE if "src" in names else _OF_VERTEX
+        fields |= {f"{column.name}.{name}": f"{column.name}.{name}" for name in names if full or name in shown_names}
     return fields
 
 
@@ -329,7 +329,7 @@ def _session(engine: Through) -> Any:
     return spark_session(resolve_graphframes=engine is Through.GRAPHFRAMES)
 
 
-def _found(query: MotifQuery | SparkMotifQuery) -> tuple[pa.Table, int]:
+def _matches(query: MotifQuery | SparkMotifQuery) -> tuple[pa.Table, int]:
     """Return the matches that are asked for, and how many there are."""
     table = query.table()
     return table, query.total if query.limit is not None else table.num_rows

@@ -106,10 +106,10 @@ def copy(
     from pag_graph.neo4j_server.copying import copy as make
 
     with progress() as report:
-        made = make(target, home, replace=replace, progress=report)
-    out = stdout()
-    out.print(f"Copied to {made}; it is read-only.", markup=False)
-    out.print(f"Next: pag neo4j start --home {made}", style="dim", markup=False)
+        copied = make(target, home, replace=replace, progress=report)
+    console = stdout()
+    console.print(f"Copied to {copied}; it is read-only.", markup=False)
+    console.print(f"Next: pag neo4j start --home {copied}", style="dim", markup=False)
 
 
 @app.command()
@@ -155,11 +155,11 @@ def _show(now: ServerStatus, form: Format) -> None:
         stdout().print("No server is running. Start it: pag neo4j start")
         return
     answers = "answers" if now.responsive else "does not answer"
-    out = stdout()
-    out.print(f"Neo4j {now.version} runs (process {now.pid}) and {answers}.")
-    out.print(f"  Browser: {now.http_uri}/browser/  (user {now.user}, password in {now.password_file})")
-    out.print(f"  drivers: {now.bolt_uri}")
-    out.print("  stop it: pag neo4j stop")
+    console = stdout()
+    console.print(f"Neo4j {now.version} runs (process {now.pid}) and {answers}.")
+    console.print(f"  Browser: {now.http_uri}/browser/  (user {now.user}, password in {now.password_file})")
+    console.print(f"  drivers: {now.bolt_uri}")
+    console.print("  stop it: pag neo4j stop")
 
 
 add_commands(app)

@@ -69,22 +69,22 @@ def load(
 
     run = Pag(store).run
     options = _options(detail, sessions, batch_rows, _labels(name, tag, program))
-    out = stdout()
+    console = stdout()
     if bulk:
         _bulk(store, detail, overwrite, home, uri, epoch, options, form)
         return
     with reach(home, uri).open() as driver, progress(quiet=form is not Format.TABLE) as report:
-        done = load_run(run, driver, epochs=epoch, again=again or bool(epoch), options=options, progress=report)
-        record_load(driver, run, done)
+        loaded = load_run(run, driver, epochs=epoch, again=again or bool(epoch), options=options, progress=report)
+        record_load(driver, run, loaded)
     if form is Format.JSON:
-        print_json(asdict(done))
+        print_json(asdict(loaded))
         return
-    skipped = f", {len(done.skipped):,} were there" if done.skipped else ""
-    out.print(
-        f"Loaded {len(done.epochs):,} epochs of run {done.run} ({done.detail}): {done.segments:,} segments,"
-        f" {done.events:,} events, {done.relationships:,} relationships between them{skipped}."
+    skipped = f", {len(loaded.skipped):,} were there" if loaded.skipped else ""
+    console.print(
+        f"Loaded {len(loaded.epochs):,} epochs of run {loaded.run} ({loaded.detail}): {loaded.segments:,} segments,"
+        f" {loaded.events:,} events, {loaded.relationships:,} relationships between them{skipped}."
     )
-    out.print("Next: pag neo4j queries, or look at the graph in Neo4j Browser (pag neo4j status).", style="dim")
+    console.print("Next: pag neo4j queries, or look at the graph in Neo4j Browser (pag neo4j status).", style="dim")
 
 
 def export(
@@ -111,7 +111,7 @@ def export(
 
     run = Pag(store).run
     with progress(quiet=form is not Format.TABLE) as report:
-        done = export_store(
+        exported = export_store(
             run,
             reach(home, uri),
             options=_options(detail, sessions, batch_rows, _labels(name, tag, program)),
@@ -119,12 +119,14 @@ def export(
             progress=report,
         )
     if form is Format.JSON:
-        print_json(done.summary())
+        print_json(exported.summary())
         return
-    if not done.changed:
-        stdout().print(f"Nothing new in {done.store}: all {done.skipped:,} epochs are there.")
+    if not exported.changed:
+        stdout().print(f"Nothing new in {exported.store}: all {exported.skipped:,} epochs are there.")
         return
-    stdout().print(f"Exported {len(done.epochs):,} epochs of {done.commits:,} commits; {done.skipped:,} were there.")
+    stdout().print(
+        f"Exported {len(exported.epochs):,} epochs of {exported.commits:,} commits; {exported.skipped:,} were there."
+    )
 
 
 def follow(
@@ -205,8 +207,8 @@ def remove(
         if not yes:
             typer.confirm(printable(f"Remove run {run} from the Neo4j server at {server.uri}?"), abort=True)
         removed = remove_run(driver, run)
-    said = f"Removed {removed:,} nodes of run {run} from" if removed else f"Nothing of run {run} was at"
-    stdout().print(f"{said} {server.uri}.")
+    sentence = f"Removed {removed:,} nodes of run {run} from" if removed else f"Nothing of run {run} was at"
+    stdout().print(f"{sentence} {server.uri}.")
 
 
 def _bulk(
@@ -230,15 +232,15 @@ def _bulk(
         raise InvalidParameterError(message, "Name the embedded one by --home where NEO4J_URI names another.")
     run = Pag(store).run
     with progress(quiet=form is not Format.TABLE) as report:
-        done = load_bulk(run, home, detail=detail, overwrite=overwrite, options=options, progress=report)
+        loaded = load_bulk(run, home, detail=detail, overwrite=overwrite, options=options, progress=report)
     with connection_to_home(home).open() as driver:
-        record_load(driver, run, done)
+        record_load(driver, run, loaded)
     if form is Format.JSON:
-        print_json(asdict(done))
+        print_json(asdict(loaded))
         return
-    rate = (done.nodes + done.relationships) / done.import_s
+    rate = (loaded.nodes + loaded.relationships) / loaded.import_s
     stdout().print(
-        f"Imported {len(done.epochs):,} epochs of run {done.run}: {done.nodes:,} nodes, {done.relationships:,}"
+        f"Imported {len(loaded.epochs):,} epochs of run {loaded.run}: {loaded.nodes:,} nodes, {loaded.relationships:,}"
         f" relationships, {rate:,.0f} a second; the server runs."
     )
 

@@ -67,7 +67,7 @@ def queries(
     if name is not None:
         _tell(find_query(name), form)
         return
-    rows = [_facts(each) for each in queries_for_people()]
+    rows = [_facts(query_) for query_ in queries_for_people()]
     if form is Format.JSON:
         print_json(rows)
         return
@@ -75,14 +75,14 @@ def queries(
     if form is Format.CSV:
         print_csv(short, ["query", "takes", "answers"])
         return
-    out = stdout()
+    console = stdout()
     folder = ""
     for row in short:
         if row["query"].rpartition("/")[0] != folder:
             folder = row["query"].rpartition("/")[0]
-            out.print(folder, style="bold")
-        out.print(f"  {row['query'].rpartition('/')[2]:<24} {row['answers']}", markup=False)
-    out.print("Run one: pag neo4j query NAME. What it takes and returns: pag neo4j queries NAME.", style="dim")
+            console.print(folder, style="bold")
+        console.print(f"  {row['query'].rpartition('/')[2]:<24} {row['answers']}", markup=False)
+    console.print("Run one: pag neo4j query NAME. What it takes and returns: pag neo4j queries NAME.", style="dim")
 
 
 def query(
@@ -111,9 +111,9 @@ def query(
 
     plan = _plan(explain=explain, profile=profile)
     chosen = find_query(name)
-    given = dict(_parameters(chosen, context.args, param or []))
+    values = dict(_parameters(chosen, context.args, param or []))
     with reach(home, uri).open() as driver:
-        parameters = complete(driver, chosen, given)
+        parameters = complete(driver, chosen, values)
         answer = answer_query(driver, chosen, parameters, plan=plan)
     if answer.coverage is not None:
         answer.coverage.check()
@@ -146,11 +146,11 @@ def browser(
     from pag_graph.neo4j_server import browser as pages
     from pag_graph.neo4j_server import server
 
-    out = stdout()
+    console = stdout()
     if saved is not None:
         check_output(saved, ".zip")
         write_whole(saved, pages.saved_queries())
-        out.print(
+        console.print(
             f"Wrote {saved}. Drop it onto Browser's window: the queries stand under Favorites then.", markup=False
         )
         return
@@ -172,11 +172,11 @@ def browser(
     if form is Format.CSV:
         print_csv([facts], list(facts))
         return
-    out.print(f"Neo4j Browser: {facts['browser']}", markup=False)
-    out.print(f"  log in as {now.user}; the password is in {now.password_file}", markup=False)
-    out.print("  the guide opens by itself; later:", markup=False)
-    out.print(f"    :play {facts['guide']}", markup=False)
-    out.print(f"    :style {facts['style']}", markup=False)
+    console.print(f"Neo4j Browser: {facts['browser']}", markup=False)
+    console.print(f"  log in as {now.user}; the password is in {now.password_file}", markup=False)
+    console.print("  the guide opens by itself; later:", markup=False)
+    console.print(f"    :play {facts['guide']}", markup=False)
+    console.print(f"    :style {facts['style']}", markup=False)
 
 
 def _address(now: ServerStatus) -> str:
@@ -197,12 +197,12 @@ def _serve(port: int) -> None:
     """Serve the pages until somebody interrupts it."""
     from pag_graph.neo4j_server import browser as pages
 
-    out = stdout()
+    console = stdout()
     with pages.served(port) as address:
-        out.print("In Browser, whose server has to allow this host (browser.remote_content_hostname_whitelist):")
-        out.print(f"  :style {address}/style.grass", markup=False)
-        out.print(f"  :play {address}/guide.html", markup=False)
-        out.print("Ctrl-C ends it.", style="dim")
+        console.print("In Browser, whose server has to allow this host (browser.remote_content_hostname_whitelist):")
+        console.print(f"  :style {address}/style.grass", markup=False)
+        console.print(f"  :play {address}/guide.html", markup=False)
+        console.print("Ctrl-C ends it.", style="dim")
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
 
@@ -236,24 +236,24 @@ def _print_answer(chosen: Query, parameters: dict[str, Any], answer: Answer, top
 def _print_table(
     chosen: Query, parameters: dict[str, Any], rows: list[dict[str, Any]], columns: Sequence[str], top: int
 ) -> None:
-    out = stdout()
-    asked = ", ".join(f"{key} {value}" for key, value in parameters.items())
-    out.print(f"{chosen.name}{f' ({asked})' if asked else ''}", markup=False, style="dim")
+    console = stdout()
+    asked_with = ", ".join(f"{key} {value}" for key, value in parameters.items())
+    console.print(f"{chosen.name}{f' ({asked_with})' if asked_with else ''}", markup=False, style="dim")
     if not rows:
-        out.print("No rows.")
+        console.print("No rows.")
         return
     print_rows(rows[:top], columns)
     if len(rows) > top:
-        out.print(f"{len(rows) - top} more; --top shows them.", style="dim")
+        console.print(f"{len(rows) - top} more; --top shows them.", style="dim")
 
 
 def _print_left_out(answer: Answer, form: Format) -> None:
     """Say what was left out, and that there may be more rows: after a table, beside what programs read."""
-    out = stdout() if form is Format.TABLE else stderr()
+    console = stdout() if form is Format.TABLE else stderr()
     for line in answer.lines():
-        out.print(line)
+        console.print(line)
     if answer.limit is not None:
-        out.print(f"There may be more than these {answer.limit:,} rows; --limit says how many to return.")
+        console.print(f"There may be more than these {answer.limit:,} rows; --limit says how many to return.")
 
 
 def _parameters(chosen: Query, words: Iterable[str], pairs: Iterable[str]) -> Iterable[tuple[str, Any]]:
@@ -264,27 +264,27 @@ def _parameters(chosen: Query, words: Iterable[str], pairs: Iterable[str]) -> It
     InvalidParameterError
         If something is no parameter of the query, or has no value.
     """
-    given: list[tuple[str, str | None]] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
+    texts: list[tuple[str, str | None]] = []
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
         if not word.startswith("--"):
             message = f"{word!r} belongs to no parameter of {chosen.name}."
             raise InvalidParameterError(message, _usage(chosen))
         name, equals, value = word[2:].partition("=")
-        given.append((name.replace("-", "_"), value if equals else rest.pop(0) if rest else None))
+        texts.append((name.replace("-", "_"), value if equals else remaining.pop(0) if remaining else None))
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        given.append((name, value if equals else None))
-    for name, text in given:
+        texts.append((name, value if equals else None))
+    for name, text in texts:
         if name not in chosen.params:
             message = f"The query {chosen.name} has no parameter {name}."
             raise InvalidParameterError(message, _usage(chosen))
         if text is None:
             message = f"The parameter {name} of {chosen.name} has no value."
             raise InvalidParameterError(message, _usage(chosen))
-        each = chosen.params[name]
-        yield name, None if text == "null" and each.default is None else each.convert(text)
+        param = chosen.params[name]
+        yield name, None if text == "null" and param.default is None else param.convert(text)
 
 
 def _usage(chosen: Query) -> str:
@@ -294,11 +294,10 @@ def _usage(chosen: Query) -> str:
 
 def _takes(parameters: list[dict[str, Any]]) -> str:
     words = []
-    for each in parameters:
-        option = (
-            f"--{each['name']} {(each['type'] or 'value').upper() if '|' not in str(each['type']) else each['type']}"
-        )
-        words.append(option if each["required"] and each["name"] not in {"run", "epoch"} else f"[{option}]")
+    for param in parameters:
+        kind = param["type"] or "value"
+        option = f"--{param['name']} {kind if '|' in kind else kind.upper()}"
+        words.append(option if param["required"] and param["name"] not in {"run", "epoch"} else f"[{option}]")
     return " ".join(words)
 
 
@@ -308,13 +307,13 @@ def _facts(chosen: Query) -> dict[str, Any]:
         "purpose": chosen.purpose,
         "parameters": [
             {
-                "name": each.name,
-                "type": each.kind,
-                "required": each.required,
-                "default": None if each.required else each.default,
-                "meaning": each.meaning,
+                "name": param.name,
+                "type": param.kind,
+                "required": param.required,
+                "default": None if param.required else param.default,
+                "meaning": param.meaning,
             }
-            for each in chosen.params.values()
+            for param in chosen.params.values()
         ],
         "returns": chosen.returns,
         "detail": list(chosen.details),
@@ -330,16 +329,16 @@ def _tell(chosen: Query, form: Format) -> None:
     if form is Format.CSV:
         print_csv(facts["parameters"], ["name", "type", "required", "default", "meaning"])
         return
-    out = stdout()
-    out.print(chosen.name, style="bold", markup=False)
-    out.print(chosen.purpose, markup=False)
+    console = stdout()
+    console.print(chosen.name, style="bold", markup=False)
+    console.print(chosen.purpose, markup=False)
     if chosen.details:
-        out.print(f"Needs epochs of the detail {' or '.join(chosen.details)}.", markup=False)
-    out.print(_usage(chosen), markup=False, style="green")
-    for each in chosen.params.values():
-        default = "" if each.required or each.default is None else f" [{each.default}]"
-        out.print(f"  --{each.name:<10} {each.meaning}{default}", markup=False)
-    out.print(f"returns {chosen.returns}", markup=False)
+        console.print(f"Needs epochs of the detail {' or '.join(chosen.details)}.", markup=False)
+    console.print(_usage(chosen), markup=False, style="green")
+    for param in chosen.params.values():
+        default = "" if param.required or param.default is None else f" [{param.default}]"
+        console.print(f"  --{param.name:<10} {param.meaning}{default}", markup=False)
+    console.print(f"returns {chosen.returns}", markup=False)
     if chosen.example is not None:
         options = "".join(f" --{name} {value}" for name, value in chosen.example.parameters.items())
         rows = [dict(zip(chosen.example.columns, row, strict=True)) for row in chosen.example.rows]
@@ -379,7 +378,7 @@ def _print_plan(plan: dict[str, Any], form: Format) -> None:
 def _plain(value: Any) -> Any:
     """Return a value as JSON knows it; what else the server has, such as dates, is text."""
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

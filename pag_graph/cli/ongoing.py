@@ -46,25 +46,27 @@ def ongoing(
     if form is Format.CSV:
         print_csv(now["workers"], list(now["workers"][0]))
         return
-    out = stdout()
+    console = stdout()
     ago = duration(max(time.time_ns() - now["looked_ns"], 0))
-    out.print(f"So far, as of {duration(now['as_of_ns'])} of the run, seen {ago} ago ({now['events']:,} events):")
+    console.print(f"So far, as of {duration(now['as_of_ns'])} of the run, seen {ago} ago ({now['events']:,} events):")
     if now["complete"]:
-        out.print("the run has ended.")
+        console.print("the run has ended.")
     elif now["epoch"] is None:
-        out.print("no epoch goes on.")
+        console.print("no epoch goes on.")
     else:
-        out.print(f"epoch {now['epoch']} has taken {duration(now['epoch_ns'])} at least.")
+        console.print(f"epoch {now['epoch']} has taken {duration(now['epoch_ns'])} at least.")
         if (holder := now["holder"]) is not None:
-            since = duration(holder["since_ns"])
-            out.print(f"It waits for worker {holder['worker']} since {since}: {HOLDING[holder['why']]}.")
+            waited = duration(holder["since_ns"])
+            console.print(f"It waits for worker {holder['worker']} since {waited}: {HOLDING[holder['why']]}.")
     if now["unread"]:
         age = duration(max(now["as_of_ns"] - now["oldest_unread_ns"], 0))
-        out.print(f"{now['unread']:,} messages are unread; the oldest, of worker {now['oldest_unread_by']}, for {age}.")
+        console.print(
+            f"{now['unread']:,} messages are unread; the oldest, of worker {now['oldest_unread_by']}, for {age}."
+        )
     for unit in units:
         so_far = duration(unit["so_far_ms"] * 1_000_000)
         text = slow_batch(unit) if unit.get("slow") else f"{unit['name']} has taken {so_far} so far."
-        out.print(text, style="yellow" if unit.get("slow") else None, markup=False)
+        console.print(text, style="yellow" if unit.get("slow") else None, markup=False)
     if path is not None:
-        out.print(f"So far, {path.headline()}", markup=False)
+        console.print(f"So far, {path.headline()}", markup=False)
     print_rows(now["workers"], list(now["workers"][0]))

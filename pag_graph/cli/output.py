@@ -50,18 +50,18 @@ def _console(*, soft_wrap: bool = False, stderr: bool = False) -> Console:
     class Plain(Console):
         """A console for text of traces."""
 
-        def print(self, *objects: Any, **more: Any) -> None:
+        def print(self, *objects: Any, **options: Any) -> None:
             """Print texts as they are, except for characters that a terminal would obey."""
-            shown = (printable_lines(each) if isinstance(each, str) else each for each in objects)
-            super().print(*shown, **more)
+            shown = (printable_lines(item) if isinstance(item, str) else item for item in objects)
+            super().print(*shown, **options)
 
-        def rule(self, title: Any = "", **more: Any) -> None:
+        def rule(self, title: Any = "", **options: Any) -> None:
             """Draw a line with a title."""
-            super().rule(Text(printable(str(title))), **more)
+            super().rule(Text(printable(str(title))), **options)
 
-        def status(self, status: Any, **more: Any) -> Status:
+        def status(self, status: Any, **options: Any) -> Status:
             """Say what goes on, for as long as it does."""
-            return super().status(Text(printable_lines(str(status))), **more)
+            return super().status(Text(printable_lines(str(status))), **options)
 
     return Plain(highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap, stderr=stderr)
 
@@ -81,11 +81,11 @@ def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: st
         table.add_column(printable(name), justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(printable(_cell(row[name])) for name in columns))
-    out = stdout()
-    if not out.is_terminal:
+    console = stdout()
+    if not console.is_terminal:
         # Nobody folds lines there: a column that is cut off is lost.
-        out.width = 10_000
-    out.print(table)
+        console.width = 10_000
+    console.print(table)
 
 
 def tell_left_out(entries: Sequence[str]) -> None:

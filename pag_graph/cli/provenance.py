@@ -56,7 +56,7 @@ def provenance(
     from pag_graph.sinks.provenance import history, prov_json
 
     run = open_pag(store).run
-    if sum(each is not None for each in (epoch, clock, parameter)) > 1:
+    if sum(choice is not None for choice in (epoch, clock, parameter)) > 1:
         message = "--epoch, --clock and --parameter exclude each other."
         raise InvalidParameterError(message, "Give one of them.")
     walked = _walk(run, epoch, clock, parameter)

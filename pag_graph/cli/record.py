@@ -44,15 +44,15 @@ def record(
         subprocess.run([executable, "--help"], check=True)
         return
     with stderr().status(f"running {program}"):
-        trace, said = run_program(executable, target, context.args)
-    out = stdout()
-    out.print(said.strip(), markup=False, style="dim")
-    out.print(
+        trace, output_text = run_program(executable, target, context.args)
+    console = stdout()
+    console.print(output_text.strip(), markup=False, style="dim")
+    console.print(
         f"Recorded {target}: {trace.rows:,} events of {trace.meta.workers} workers in {len(trace.files)} files;"
         " every log is in order."
     )
     missing = trace.meta.dropped
     if missing:
         counted = ", ".join(f"{count} x {reason.replace('_', ' ')}" for reason, count in missing.items())
-        out.print(f"Left out, because it is no event: {counted}.")
-    out.print(f"Next: pag build {target} STORE", style="dim")
+        console.print(f"Left out, because it is no event: {counted}.")
+    console.print(f"Next: pag build {target} STORE", style="dim")

@@ -54,17 +54,17 @@ def replay(
     if form is Format.JSON:
         print_json({**asdict(report), "valid": report.valid})
     else:
-        out = stdout()
-        out.print(
+        console = stdout()
+        console.print(
             f"Replayed {report.events:,} events in {report.files:,} files and {report.duration_s:.2f} s:"
             f" {report.achieved_per_s:,.0f} events/s."
         )
         if report.late_p99_ns is not None:
-            out.print(
+            console.print(
                 f"Late: p50 {duration(report.late_p50_ns or 0)}, p99 {duration(report.late_p99_ns)},"
                 f" at most {duration(report.late_max_ns or 0)}."
             )
         if not report.valid:
-            out.print("Too late for measuring: this machine does not keep up.", style="yellow")
+            console.print("Too late for measuring: this machine does not keep up.", style="yellow")
     if not report.valid:
         raise typer.Exit(1)

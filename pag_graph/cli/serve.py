@@ -52,8 +52,8 @@ def serve(
     count = len(library.stores())
 
     def ready(place: Place) -> None:
-        found = f"{count} run{'' if count == 1 else 's'}"
-        stdout().print(f"Serving {found} at {place.link}\nCtrl-C ends it.")
+        runs = f"{count} run{'' if count == 1 else 's'}"
+        stdout().print(f"Serving {runs} at {place.link}\nCtrl-C ends it.")
         if show:
             import webbrowser
 

@@ -74,10 +74,10 @@ def delivering(store: Path, to: Sequence[str] | None, fail_on: FailOn | None) ->
 
     place = store.absolute()
     before = _newest(place)
-    with delivery(place, to or ()) as out:
-        yield out
+    with delivery(place, to or ()) as deliveries:
+        yield deliveries
         if _newest(place) >= 0:
-            out.deliver(open_store(place))
+            deliveries.deliver(open_store(place))
     if fail_on is FailOn.ALERT and _newest(place) >= 0:
         from pag_graph.api.standing import alerts
 

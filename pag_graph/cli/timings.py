@@ -29,17 +29,17 @@ def timings(
 
     info = open_store(store)
     known = read_timings(store)
-    found = [lag._asdict() for lag in lags(known, by_size=by_size)]
+    lag_rows = [lag._asdict() for lag in lags(known, by_size=by_size)]
     if form is Format.CSV:
         print_csv(known.to_pylist(), known.column_names)
         return
     if form is Format.JSON:
         spread = {span: distribution(known, span) for span in SPANS}
-        print_json({"store": str(store), "lags": found, "distribution": spread, "epochs": known.to_pylist()})
+        print_json({"store": str(store), "lags": lag_rows, "distribution": spread, "epochs": known.to_pylist()})
         return
-    out = stdout()
-    if not found:
-        out.print(f"{store} was not followed, or no epoch of it is closed.")
+    console = stdout()
+    if not lag_rows:
+        console.print(f"{store} was not followed, or no epoch of it is closed.")
         return
     shown = [
         {
@@ -48,11 +48,11 @@ def timings(
             "epochs": row["epochs"],
             **{name: duration(row[f"{name}_ns"]) for name in ("p50", "p99", "max")},
         }
-        for row in found
+        for row in lag_rows
     ]
     print_rows(shown, list(shown[0]), f"{known.num_rows:,} epochs")
     if unknown := info.closed_epochs - known.num_rows:
-        out.print(
+        console.print(
             f"Of {unknown:,} more epochs nothing is noted: they are not answered yet, or their follower ended.",
             style="yellow",
         )

@@ -43,10 +43,10 @@ def vacuum(
     from pag_graph.store.leftovers import vacuum as clean
 
     age = None if older_than is None else _seconds(older_than)
-    found = clean(store, keep_versions=keep_versions, older_than_s=age, dry_run=dry_run)
+    garbage = clean(store, keep_versions=keep_versions, older_than_s=age, dry_run=dry_run)
     rows = [
         {"path": str(path), "bytes": size, "was": was}
-        for was, files in (("replaced", found.replaced), ("unfinished", found.unfinished))
+        for was, files in (("replaced", garbage.replaced), ("unfinished", garbage.unfinished))
         for path, size in files.items()
     ]
     if form is Format.CSV:
@@ -57,28 +57,28 @@ def vacuum(
             {
                 "store": str(store),
                 "dry_run": dry_run,
-                "bytes": found.bytes,
+                "bytes": garbage.bytes,
                 "removed": rows,
-                "kept_versions": {str(version): why for version, why in found.kept.items()},
-                "building": found.building,
-                "unknown": [str(path) for path in found.unknown],
+                "kept_versions": {str(version): reason for version, reason in garbage.kept.items()},
+                "building": garbage.building,
+                "unknown": [str(path) for path in garbage.unknown],
             }
         )
         return
-    out = stdout()
+    console = stdout()
     verb = "Would remove" if dry_run else "Removed"
-    out.print(
-        f"{verb} {found.bytes / 1e6:,.1f} MB: {len(found.replaced):,} files of versions that were replaced,"
-        f" {len(found.unfinished):,} that killed or failed commands left.",
+    console.print(
+        f"{verb} {garbage.bytes / 1e6:,.1f} MB: {len(garbage.replaced):,} files of versions that were replaced,"
+        f" {len(garbage.unfinished):,} that killed or failed commands left.",
         markup=False,
     )
-    for version, why in found.kept.items():
-        out.print(f"Kept version {version}: {why}.", markup=False, style="yellow")
-    if found.building:
-        out.print("A build is running: what is not committed stays.", markup=False, style="yellow")
-    for path in found.unknown:
+    for version, reason in garbage.kept.items():
+        console.print(f"Kept version {version}: {reason}.", markup=False, style="yellow")
+    if garbage.building:
+        console.print("A build is running: what is not committed stays.", markup=False, style="yellow")
+    for path in garbage.unknown:
         message = f"Kept {path}: made on another machine, where its build may still run; --older-than AGE removes it."
-        out.print(message, markup=False, style="yellow")
+        console.print(message, markup=False, style="yellow")
 
 
 def _seconds(text: str) -> float:
@@ -89,8 +89,8 @@ def _seconds(text: str) -> float:
     InvalidParameterError
         If it is none.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip(), re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip(), re.ASCII)
+    if match is None:
         message = f"{text!r} is no age."
         raise InvalidParameterError(message, "Give a number with s, m, h or d, such as 12h.")
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _SECONDS[match[2]]

@@ -49,7 +49,7 @@ def polled_stretches(rows: Sequence[PolledRow], pause_ns: int) -> list[tuple[int
     """
     steps = _steps(rows)
     missing = {(before.t, row.t) for before, row in pairwise(rows) if row.after_gap}
-    causes = sorted({*_own(rows, steps, pause_ns), *_buffered(rows, steps), *_applications(rows), *missing})
+    causes = sorted({*_own_causes(rows, steps, pause_ns), *_buffered(rows, steps), *_applications(rows), *missing})
     instants = sorted({instant for cause in causes for instant in cause})
     free = [
         (low, high)
@@ -71,8 +71,8 @@ def looked_in_vain(rows: Sequence[PolledRow]) -> dict[int, int]:
     steps = _steps(rows)
     result = {}
     for place, row in enumerate(rows):
-        own = next((first for first, last in steps if first <= place <= last), place)
-        earlier = [rows[first].t for first, last in steps if first < own and first < last]
+        own_step = next((first for first, last in steps if first <= place <= last), place)
+        earlier = [rows[first].t for first, last in steps if first < own_step and first < last]
         if row.sent is not None and earlier:
             result[place] = max(earlier)
     return result
@@ -104,7 +104,7 @@ def _steps(rows: Sequence[PolledRow]) -> list[tuple[int, int]]:
     return [*result, (first, len(rows) - 1)] if first is not None else result
 
 
-def _own(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_ns: int) -> list[tuple[int, int]]:
+def _own_causes(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_ns: int) -> list[tuple[int, int]]:
     def number(place: int) -> int:
         return sum(first <= place for first, _ in steps)
 
@@ -126,8 +126,8 @@ def _own(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_ns: int)
             if not row.works:
                 continue
             ran = [p for p in range(place) if rows[p].kind == "start" and rows[p].operator == row.operator]
-            since = ran[-1] if ran else -1
-            origins = [p for p in range(since + 1, place) if rows[p].kind in progress and reaches(p, place)][:1]
+            last_start = ran[-1] if ran else -1
+            origins = [p for p in range(last_start + 1, place) if rows[p].kind in progress and reaches(p, place)][:1]
         elif row.kind == "push_progress":
             origins = latest(place, progress)
         elif row.kind == "progress_send":
@@ -154,8 +154,8 @@ def _buffered(rows: Sequence[PolledRow], steps: list[tuple[int, int]]) -> list[t
             continue
         begin = row.t
         if row.sent is not None and not row.same_process and not row.logged:
-            own = next((first for first, last in steps if first <= place <= last), place)
-            begin = max(row.sent, rows[own].t)
+            own_step = next((first for first, last in steps if first <= place <= last), place)
+            begin = max(row.sent, rows[own_step].t)
         elif row.sent is not None:
             begin = max(row.sent, looked.get(place, row.sent))
         result.append((min(begin, row.t), row.t))

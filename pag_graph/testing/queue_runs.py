@@ -83,9 +83,9 @@ class _Log:
         self.worker, self.epoch = worker, 0
         self.events: list[Event] = []
 
-    def add(self, t_ns: int, kind: EventKind, **more: Any) -> None:
+    def add(self, t_ns: int, kind: EventKind, **columns: Any) -> None:
         self.events.append(
-            Event(worker=self.worker, seq=len(self.events), epoch=self.epoch, t_ns=t_ns, kind=kind, **more)
+            Event(worker=self.worker, seq=len(self.events), epoch=self.epoch, t_ns=t_ns, kind=kind, **columns)
         )
 
     def start(self, t_ns: int, activity: str, operator: int | None = None) -> None:
@@ -113,43 +113,43 @@ class _Queue:
         for log in self.active:
             log.start(0, "waiting")
 
-    def send(self, channel: int, sender: _Log, reader: _Log, sent_ns: int, read_ns: int, **more: Any) -> None:
+    def send(self, channel: int, sender: _Log, reader: _Log, sent_ns: int, read_ns: int, **columns: Any) -> None:
         """Write both ends of a message; the reader's log must be at that instant."""
         key = (channel, sender.worker, reader.worker)
         number = self.numbers[key] = self.numbers.get(key, -1) + 1
-        sender.add(sent_ns, EventKind.SEND, channel=channel, peer=reader.worker, message_seq=number, **more)
-        reader.add(read_ns, EventKind.RECEIVE, channel=channel, peer=sender.worker, message_seq=number, **more)
+        sender.add(sent_ns, EventKind.SEND, channel=channel, peer=reader.worker, message_seq=number, **columns)
+        reader.add(read_ns, EventKind.RECEIVE, channel=channel, peer=sender.worker, message_seq=number, **columns)
 
     def epoch(self, number: int, free_ns: int) -> tuple[int, int, dict[int, int]]:
         """Do an epoch; return when it was taken, when it was complete, and the records that each worker read."""
         run, source = self.run, self.source
-        taken = max(number * run.period_ns, free_ns)
-        source.stop(taken)
-        source.start(taken, "processing", _SOURCE)
-        given = taken + _SHARE_OUT
-        source.stop(given, _SOURCE)
+        taken_ns = max(number * run.period_ns, free_ns)
+        source.stop(taken_ns)
+        source.start(taken_ns, "processing", _SOURCE)
+        given_ns = taken_ns + _SHARE_OUT
+        source.stop(given_ns, _SOURCE)
         count = len(self.active)
-        done: list[tuple[int, int, _Log]] = []
+        finished: list[tuple[int, int, _Log]] = []
         shares = {}
         for place, log in enumerate(self.active):
             shares[log.worker] = run.records // count + (place < run.records % count)
-            self.send(_DATA, source, log, given, given + _TRANSFER, records=shares[log.worker])
-            log.stop(given + _TRANSFER)
+            self.send(_DATA, source, log, given_ns, given_ns + _TRANSFER, records=shares[log.worker])
+            log.stop(given_ns + _TRANSFER)
             part = run.work_ns / count * (1 + run.noise * self.chance.gauss(0, 1)) + run.coordination_ns * count
-            log.start(given + _TRANSFER, "processing", _WORK)
-            end = given + _TRANSFER + max(1, int(part))
+            log.start(given_ns + _TRANSFER, "processing", _WORK)
+            end = given_ns + _TRANSFER + max(1, int(part))
             log.stop(end, _WORK)
-            done.append((end, place, log))
-        source.start(given, "waiting")
-        for end, _, log in sorted(done):
+            finished.append((end, place, log))
+        source.start(given_ns, "waiting")
+        for end, _, log in sorted(finished):
             self.send(_ACKS, log, source, end, end + _TRANSFER, activity="control_message")
             log.start(end, "waiting")
-        complete = max(done)[0] + _TRANSFER
+        complete = max(finished)[0] + _TRANSFER
         source.stop(complete)
         source.start(complete, "input_wait")
         for log in (source, *self.active):
             log.end_epoch(complete)
-        return taken, complete, shares
+        return taken_ns, complete, shares
 
     def join(self, t_ns: int) -> tuple[int, int, int]:
         """Let workers join; return when the first was born, when the last was ready, and when the source goes on."""
@@ -189,16 +189,16 @@ class _Queue:
         source.start(t_ns, "processing", _SOURCE)
         source.stop(t_ns + _STEP, _SOURCE)
         now = t_ns + _STEP
-        gone = now + _TRANSFER + self.run.bootstrap_ns
+        exit_ns = now + _TRANSFER + self.run.bootstrap_ns
         for log in self.active[self.run.added :]:
             self.send(_BOOTSTRAP, source, log, now, now + _TRANSFER, activity="control_message")
             log.stop(now + _TRANSFER)
             log.start(now + _TRANSFER, "application", _DRAIN)
-            log.stop(gone, _DRAIN)
-            log.add(gone, EventKind.EXIT)
+            log.stop(exit_ns, _DRAIN)
+            log.add(exit_ns, EventKind.EXIT)
         self.active = self.active[: self.run.added]
         source.start(now, "input_wait")
-        return gone, gone, gone
+        return exit_ns, exit_ns, exit_ns
 
 
 def simulate(run: QueueRun) -> tuple[SmallTrace, Truth]:
@@ -232,10 +232,10 @@ def simulate(run: QueueRun) -> tuple[SmallTrace, Truth]:
             birth, ready, free = queue.join(free) if run.added > 0 else queue.leave(free)
             if run.added < 0:
                 request = birth - run.bootstrap_ns
-        taken, free, shares = queue.epoch(number, free)
+        taken_ns, free, shares = queue.epoch(number, free)
         if number == run.before and run.added > 0:
-            work = taken + _SHARE_OUT + _TRANSFER
-        backlog.append(taken - number * run.period_ns)
+            work = taken_ns + _SHARE_OUT + _TRANSFER
+        backlog.append(taken_ns - number * run.period_ns)
         records.append(shares)
     queue.source.stop(free)
     for log in queue.active:

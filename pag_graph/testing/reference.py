@@ -187,22 +187,22 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
     for worker, log in enumerate(logs):
         activations = _activations(log, graph)
         if trace.idle_logged:
-            mine = list(_intervals(log, activations, graph))
+            worker_intervals = list(_intervals(log, activations, graph))
         else:
-            mine = list(_polled(log, activations, trace, busy_below_ns))
+            worker_intervals = list(_polled(log, activations, trace, busy_below_ns))
             graph.findings["no_idle_logged", worker, None, None] += 1
-        for interval in mine:
+        for interval in worker_intervals:
             _judge(interval, trace, busy_below_ns)
-        intervals.append(mine)
-        _drop(log, mine, graph)
+        intervals.append(worker_intervals)
+        _drop(log, worker_intervals, graph)
         opened.append(_applications(log, graph))
     lives = _lives(logs, end, graph)
     _unread(logs, readers, lives, graph)
     rounds = _rounds(logs, lives, graph)
     open_epoch = rounds[-1]["epoch"] + 1 if rounds else 0
-    for worker, (log, mine) in enumerate(zip(logs, intervals, strict=True)):
-        _chain(worker, log, mine, end, open_epoch, graph, opened[worker], lives[worker])
-        _messages(log, mine, trace, graph)
+    for worker, (log, worker_intervals) in enumerate(zip(logs, intervals, strict=True)):
+        _chain(worker, log, worker_intervals, end, open_epoch, graph, opened[worker], lives[worker])
+        _messages(log, worker_intervals, trace, graph)
     _epochs(logs, rounds, end, lives, graph)
     graph.traffic = traffic_of((read.event, read.sent.event) for log in logs for read in log if read.sent)
     return graph
@@ -240,35 +240,35 @@ class _Life:
 
 def _lives(logs: list[list[_Item]], end: int, graph: Reference) -> list[_Life]:
     """When each worker exists, and the edges of births."""
-    kept = [[item for item in log if not item.dropped] for log in logs]
+    kept_items = [[item for item in log if not item.dropped] for log in logs]
     births: dict[int, _Item] = {}
     for item in sorted((i for log in logs for i in log if i.kind == "spawn"), key=lambda item: (item.t, item.id)):
-        child, me = item.event.peer, item.event.worker
+        child, parent = item.event.peer, item.event.worker
         problem = None
-        if child is None or child == me or child >= len(logs) or not kept[child]:
+        if child is None or child == parent or child >= len(logs) or not kept_items[child]:
             problem = "spawn_of_nobody"
         elif child in births:
             problem = "spawned_twice"
-        elif kept[child][0].t < item.t:
+        elif kept_items[child][0].t < item.t:
             problem = "spawned_after_birth"
         if problem:
-            graph.findings[problem, me, item.event.seq, -1 if child is None else child] += 1
+            graph.findings[problem, parent, item.event.seq, -1 if child is None else child] += 1
             continue
         assert child is not None  # noqa: S101
         births[child] = item
-        first = kept[child][0]
+        first = kept_items[child][0]
         edge = _edge(_vertex(item, 0), _vertex(first, 0), "spawn")
         graph.edges.append(edge | {"read": first.id})
-    for worker, mine in enumerate(kept):
-        if births and worker not in births and mine and mine[0].t > 0:
-            graph.findings["worker_without_spawn", worker, None, mine[0].t] += 1
+    for worker, items in enumerate(kept_items):
+        if births and worker not in births and items and items[0].t > 0:
+            graph.findings["worker_without_spawn", worker, None, items[0].t] += 1
     lives = []
     for worker, log in enumerate(logs):
         for item in log[:-1]:
             if item.kind == "exit":
                 graph.findings["exit_before_last_event", worker, item.event.seq, None] += 1
         exits = bool(log) and log[-1].kind == "exit"
-        begin = kept[worker][0].t if worker in births else 0
+        begin = kept_items[worker][0].t if worker in births else 0
         lives.append(_Life(births.get(worker), begin, log[-1].t if exits else end, exits))
     return lives
 
@@ -310,14 +310,14 @@ def _unread(logs: list[list[_Item]], readers: defaultdict[int, set[int]], lives:
             missing = (1 if item.kind == "send" else len(logs)) - len(readers[item.id])
             if item.kind == "progress_send" and missing > 0:
                 # Not due at who joins later, or has left. `begin` of a worker without a birth is the run's.
-                gone = [life for life in lives if item.t < life.begin or (life.exits and item.t > life.end)]
-                missing = max(missing - len(gone), 0)
+                absent = [life for life in lives if item.t < life.begin or (life.exits and item.t > life.end)]
+                missing = max(missing - len(absent), 0)
             if missing:
                 graph.findings["send_without_receive", item.event.worker, item.event.seq, missing] += 1
 
 
 def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
-    found = []
+    activations = []
     top: _Activation | None = None
     for item, logged_before in zip(log, [None, *log], strict=False):
         before = None if item.after_gap else logged_before
@@ -333,7 +333,7 @@ def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
             top.pushed = bool(
                 before and before.kind == "push_progress" and before.event.operator == item.event.operator
             )
-            found.append(top)
+            activations.append(top)
         elif item.kind == "stop":
             closed = top
             while closed and closed.start.event.operator != item.event.operator:
@@ -350,7 +350,7 @@ def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
                 top.records = (top.records or 0) + item.event.records
         item.inside = top
     _not_stopped(top, graph)
-    return found
+    return activations
 
 
 def _not_stopped(top: _Activation | None, graph: Reference) -> None:
@@ -361,16 +361,21 @@ def _not_stopped(top: _Activation | None, graph: Reference) -> None:
 
 def _intervals(log: list[_Item], activations: list[_Activation], graph: Reference) -> Iterator[_Interval]:
     pairs: list[tuple[int, int]] = []
-    at = 0
-    while at < len(log):
-        if log[at].sleeps and at + 1 < len(log) and log[at + 1].wakes and not log[at + 1].after_gap:
-            pairs.append((at, at + 1))
-            at += 2
+    position = 0
+    while position < len(log):
+        if (
+            log[position].sleeps
+            and position + 1 < len(log)
+            and log[position + 1].wakes
+            and not log[position + 1].after_gap
+        ):
+            pairs.append((position, position + 1))
+            position += 2
             continue
-        if log[at].sleeps or log[at].wakes:
-            name = "park_without_unpark" if log[at].sleeps else "unpark_without_park"
-            graph.findings[name, log[at].event.worker, log[at].event.seq, None] += 1
-        at += 1
+        if log[position].sleeps or log[position].wakes:
+            name = "park_without_unpark" if log[position].sleeps else "unpark_without_park"
+            graph.findings[name, log[position].event.worker, log[position].event.seq, None] += 1
+        position += 1
     groups: list[list[tuple[int, int]]] = []
     for pair in pairs:
         if groups and groups[-1][-1][1] + 1 == pair[0] and not log[pair[0]].after_gap:
@@ -386,7 +391,7 @@ def _intervals(log: list[_Item], activations: list[_Activation], graph: Referenc
             unpark=log[low],
             last_park=log[group[-1][0]],
             reads=[item for item in log[low:high] if item.kind in _READS and item.sent],
-            starts=[found for found in activations if low + 1 < found.start.order <= high],
+            starts=[activation for activation in activations if low + 1 < activation.start.order <= high],
             cut=cut,
         )
 
@@ -421,15 +426,15 @@ def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace,
         log[place].absent = looked if _arrival_known(log[place], trace) else _NO_TIME
     stretches = polled_stretches(rows, pause_ns)
     for number, (low, high) in enumerate(stretches):
-        until = stretches[number + 1][0] if number + 1 < len(stretches) else len(log)
-        gap, cut = _up_to_gap(log, high, until)
-        behind = log[high : gap if cut else until + 1]
+        last_row = stretches[number + 1][0] if number + 1 < len(stretches) else len(log)
+        gap, cut = _up_to_gap(log, high, last_row)
+        later = log[high : gap if cut else last_row + 1]
         yield _Interval(
             park=log[low],
             unpark=log[high],
             last_park=log[low],
-            reads=[item for item in behind if item.kind in _READS and item.sent],
-            starts=[activation for activation in activations if high < activation.start.order <= until],
+            reads=[item for item in later if item.kind in _READS and item.sent],
+            starts=[activation for activation in activations if high < activation.start.order <= last_row],
             polled=True,
             cut=cut,
         )
@@ -445,7 +450,7 @@ def _arrival_known(item: _Item, trace: SmallTrace) -> bool:
 
 def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     begin, end = interval.park.t, interval.unpark.t
-    me = interval.park.event.worker
+    reader = interval.park.event.worker
 
     def known(item: _Item) -> bool:
         return _arrival_known(item, trace)
@@ -473,7 +478,7 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
         def slop(item: _Item) -> int:
             if known(item):
                 return 0
-            return (trace.uncertainty_ns[_sender(item).event.worker] or 0) + (trace.uncertainty_ns[me] or 0)
+            return (trace.uncertainty_ns[_sender(item).event.worker] or 0) + (trace.uncertainty_ns[reader] or 0)
 
         interval.alternatives = sum(
             abs(item.came - ender.came) <= max(slop(item), slop(ender)) for item in candidates if item is not ender
@@ -534,7 +539,7 @@ def _point(
     }
 
 
-def _edge(src: Row, dst: Row, kind: str, **more: int | None) -> Row:
+def _edge(src: Row, dst: Row, kind: str, **columns: int | None) -> Row:
     return {
         "src": src["id"],
         "dst": dst["id"],
@@ -553,7 +558,7 @@ def _edge(src: Row, dst: Row, kind: str, **more: int | None) -> Row:
         "read": None,
         "flags": 0,
         "alternatives": 0,
-        **more,
+        **columns,
     }
 
 
@@ -571,13 +576,13 @@ def _applications(log: list[_Item], graph: Reference) -> _Item | None:
             if item.event.activity is not None and item.event.activity not in _APPLICATION_TYPES:
                 graph.findings["application_of_other_type", item.event.worker, item.event.seq, None] += 1
         elif item.kind == "application_stop":
-            same = [at for at, start in enumerate(stack) if start.event.operator == item.event.operator]
-            if not same:
+            of_operator = [place for place, start in enumerate(stack) if start.event.operator == item.event.operator]
+            if not of_operator:
                 graph.findings["application_stop_without_start", item.event.worker, item.event.seq, None] += 1
             else:
-                if same[-1] != len(stack) - 1:
+                if of_operator[-1] != len(stack) - 1:
                     graph.findings["application_stop_of_outer", item.event.worker, item.event.seq, None] += 1
-                stack = stack[: same[-1]]
+                stack = stack[: of_operator[-1]]
     for item in stack:
         graph.findings["application_not_stopped", item.event.worker, item.event.seq, None] += 1
     return stack[-1] if stack else None
@@ -608,19 +613,19 @@ def _chain(
 ) -> None:
     """Vertices of a worker, and the edge between each two that follow each other."""
     ended = {interval.unpark.order: interval for interval in intervals}
-    kept = [item for item in log if not item.dropped]
+    kept_items = [item for item in log if not item.dropped]
     vertices: list[Row] = []
     base = worker * 2**40
-    if not kept:
+    if not kept_items:
         vertices.append(_point(base + 1, log[0].event.epoch if log else open_epoch, 0, "run_start", base + 1))
-    elif kept[0].t > 0 and life.birth is None:
-        first = kept[0]
+    elif kept_items[0].t > 0 and life.birth is None:
+        first = kept_items[0]
         vertices.append(_point(first.id - 1, first.event.epoch, 0, "run_start", first.id - 1))
     previous: _Item | None = None
-    for item in kept:
+    for item in kept_items:
         # Rows that are missing before one that is no vertex are missing before the next one that is.
         after = previous.order if previous else 0
-        lacks = any(other.after_gap for other in log[after : item.order])
+        lacks = any(row.after_gap for row in log[after : item.order])
         segment = vertices[-1]["segment"] if vertices else item.id
         interval = ended.get(item.order)
         if interval and interval.type == "waiting":
@@ -672,8 +677,8 @@ def _messages(log: list[_Item], intervals: list[_Interval], trace: SmallTrace, g
         if read.kind not in _READS or read.is_local or read.sent is None:
             continue
         interval = by_ender.get(read.order)
-        src, at = _vertex(read.sent, 0), _vertex(read, 0)
-        dst = at
+        src, read_vertex = _vertex(read.sent, 0), _vertex(read, 0)
+        dst = read_vertex
         if interval:
             unpark = interval.unpark
             dst = _point(unpark.id - 1, unpark.event.epoch, interval.arrival, "arrival", 0)
@@ -725,8 +730,10 @@ def _rounds(logs: list[list[_Item]], lives: list[_Life], graph: Reference) -> li
 
     def rested(end: _Item) -> bool:
         """Whether the worker's last event of the epoch, but for its end, is older than the end."""
-        mine = (item for item in items if item.event.worker == end.event.worker and item.event.epoch == end.event.epoch)
-        return max((item.t for item in mine if item.kind != "epoch_end"), default=end.t - 1) < end.t
+        own_items = (
+            item for item in items if item.event.worker == end.event.worker and item.event.epoch == end.event.epoch
+        )
+        return max((item.t for item in own_items if item.kind != "epoch_end"), default=end.t - 1) < end.t
 
     unfinished = [epoch for epoch in sorted(ends) if needed(epoch) - set(ends[epoch])]
     for epoch in unfinished:
@@ -759,13 +766,13 @@ def _epochs(logs: list[list[_Item]], rounds: list[Row], end: int, lives: list[_L
         return next((row for row in rows if row["epoch"] >= epoch), rows[-1])
 
     for row in rows:
-        mine = [item for item in items if counts_for(item.event.epoch) is row]
+        epoch_items = [item for item in items if counts_for(item.event.epoch) is row]
         unknown, waiting = (_time_inside(graph.edges, kind, row) for kind in ("unknown", "waiting"))
         span = sum(max(0, min(row["end_ns"], life.end) - max(row["start_ns"], life.begin)) for life in lives)
         row.update(
-            entry_ns=min((item.t for item in mine), default=None),
-            exit_ns=max((item.t for item in mine), default=None),
-            events=len(mine),
+            entry_ns=min((item.t for item in epoch_items), default=None),
+            exit_ns=max((item.t for item in epoch_items), default=None),
+            events=len(epoch_items),
             vertices=sum(counts_for(vertex["epoch"]) is row for vertex in graph.vertices),
             edges=sum(counts_for(edge["epoch"]) is row for edge in graph.edges),
             waiting_ns=waiting,

@@ -103,26 +103,26 @@ class _Program:
 
     def act(self, step: _Step) -> None:
         """Let a worker do something; what it cannot do it leaves."""
-        me = self.workers[step.worker]
-        if me.parked:
-            me.parked = False
-            self._log(me, EventKind.UNPARK, step.gap)
-        getattr(self, f"_{step.action}")(me, step.argument, step.gap)
+        worker = self.workers[step.worker]
+        if worker.parked:
+            worker.parked = False
+            self._log(worker, EventKind.UNPARK, step.gap)
+        getattr(self, f"_{step.action}")(worker, step.argument, step.gap)
 
     def finish(self, *, epochs: int) -> None:
         """Let all workers stop, read all that was sent to them, and end their epochs."""
-        for me in self.workers:
-            if not me.log:
+        for worker in self.workers:
+            if not worker.log:
                 continue
-            if me.parked:
-                me.parked = False
-                self._log(me, EventKind.UNPARK, 1)
-            while me.inbox:
-                self._receive(me, 0, 1)
-            while me.open:
-                self._stop(me, 0, 1)
-            while me.epoch < epochs:
-                self._end(me, 0, 1)
+            if worker.parked:
+                worker.parked = False
+                self._log(worker, EventKind.UNPARK, 1)
+            while worker.inbox:
+                self._receive(worker, 0, 1)
+            while worker.open:
+                self._stop(worker, 0, 1)
+            while worker.epoch < epochs:
+                self._end(worker, 0, 1)
 
     def leave(self, workers: list[int]) -> None:
         """Let workers that did something end."""
@@ -131,129 +131,131 @@ class _Program:
                 self._log(self.workers[number], EventKind.EXIT, number % 3)
 
     @staticmethod
-    def _log(me: _Worker, kind: EventKind, gap: int, **columns: Any) -> None:
+    def _log(worker: _Worker, kind: EventKind, gap: int, **columns: Any) -> None:
         # At equal times a log has an order all the same: `seq`.
-        me.now += gap
-        me.log.append(Event(worker=me.number, seq=len(me.log), epoch=me.epoch, t_ns=me.now, kind=kind, **columns))
+        worker.now += gap
+        worker.log.append(
+            Event(worker=worker.number, seq=len(worker.log), epoch=worker.epoch, t_ns=worker.now, kind=kind, **columns)
+        )
 
-    def _start(self, me: _Worker, argument: int, gap: int) -> None:
-        if len(me.open) < 3:  # noqa: PLR2004 dataflow, scope, operator
-            me.open.append(argument % 4)
-            self._log(me, EventKind.START, gap, operator=argument % 4)
+    def _start(self, worker: _Worker, argument: int, gap: int) -> None:
+        if len(worker.open) < 3:  # noqa: PLR2004 dataflow, scope, operator
+            worker.open.append(argument % 4)
+            self._log(worker, EventKind.START, gap, operator=argument % 4)
 
-    def _push(self, me: _Worker, argument: int, gap: int) -> None:
-        self._log(me, EventKind.PUSH_PROGRESS, gap, operator=argument % 4)
+    def _push(self, worker: _Worker, argument: int, gap: int) -> None:
+        self._log(worker, EventKind.PUSH_PROGRESS, gap, operator=argument % 4)
 
-    def _push_start(self, me: _Worker, argument: int, gap: int) -> None:
-        self._push(me, argument, gap)
-        self._start(me, argument, gap)
+    def _push_start(self, worker: _Worker, argument: int, gap: int) -> None:
+        self._push(worker, argument, gap)
+        self._start(worker, argument, gap)
 
-    def _stop(self, me: _Worker, argument: int, gap: int) -> None:
+    def _stop(self, worker: _Worker, argument: int, gap: int) -> None:
         del argument
-        if me.open:
-            self._log(me, EventKind.STOP, gap, operator=me.open.pop())
+        if worker.open:
+            self._log(worker, EventKind.STOP, gap, operator=worker.open.pop())
 
     def _number(self, channel: int, sender: int, receiver: int) -> int:
         key = (channel, sender, receiver)
         self.numbers[key] = self.numbers.get(key, -1) + 1
         return self.numbers[key]
 
-    def _send(self, me: _Worker, argument: int, gap: int) -> None:
+    def _send(self, worker: _Worker, argument: int, gap: int) -> None:
         peer, channel, records = argument % len(self.workers), 10 + argument // 8 % 2, argument % 5
-        number = self._number(channel, me.number, peer)
-        self._log(me, EventKind.SEND, gap, channel=channel, peer=peer, message_seq=number, records=records)
-        message = _Message(EventKind.RECEIVE, channel, me.number, number, records, me.now)
+        number = self._number(channel, worker.number, peer)
+        self._log(worker, EventKind.SEND, gap, channel=channel, peer=peer, message_seq=number, records=records)
+        message = _Message(EventKind.RECEIVE, channel, worker.number, number, records, worker.now)
         self.workers[peer].inbox.append(message)
 
-    def _progress(self, me: _Worker, argument: int, gap: int) -> None:
+    def _progress(self, worker: _Worker, argument: int, gap: int) -> None:
         channel = 20 + argument % 2
-        number = self._number(channel, me.number, -1)
-        self._log(me, EventKind.PROGRESS_SEND, gap, channel=channel, message_seq=number, records=1)
-        message = _Message(EventKind.PROGRESS_RECEIVE, channel, me.number, number, 1, me.now)
-        for worker in self.workers:
-            worker.inbox.append(message)
+        number = self._number(channel, worker.number, -1)
+        self._log(worker, EventKind.PROGRESS_SEND, gap, channel=channel, message_seq=number, records=1)
+        message = _Message(EventKind.PROGRESS_RECEIVE, channel, worker.number, number, 1, worker.now)
+        for receiver in self.workers:
+            receiver.inbox.append(message)
 
-    def _receive(self, me: _Worker, argument: int, gap: int) -> None:
-        if me.inbox:
-            message = me.inbox.pop(argument % len(me.inbox))
-            me.read.append(message)
-            self._read(me, message, max(gap, message.sent + self.delay - me.now))
+    def _receive(self, worker: _Worker, argument: int, gap: int) -> None:
+        if worker.inbox:
+            message = worker.inbox.pop(argument % len(worker.inbox))
+            worker.read.append(message)
+            self._read(worker, message, max(gap, message.sent + self.delay - worker.now))
 
-    def _read(self, me: _Worker, message: _Message, gap: int) -> None:
+    def _read(self, worker: _Worker, message: _Message, gap: int) -> None:
         key = {"channel": message.channel, "peer": message.sender, "message_seq": message.number}
         # Some do not tell how large a message is.
         size = {"records": message.records, "bytes": 8 * message.records or None}
         # Of some it is known when they came in: at once, when they were read, or in between.
-        now, part = me.now + gap, (me.number + message.number + message.sent) % 6
+        now, part = worker.now + gap, (worker.number + message.number + message.sent) % 6
         arrived = message.sent + (now - message.sent) * part // 3
         stated = {"arrived_ns": arrived} if self.arrivals and message.sent <= arrived <= now else {}
-        self._log(me, message.kind, gap, **key, **size, **stated)
+        self._log(worker, message.kind, gap, **key, **size, **stated)
 
-    def _read_again(self, me: _Worker, argument: int, gap: int) -> None:
+    def _read_again(self, worker: _Worker, argument: int, gap: int) -> None:
         """Log the read of a message once more."""
-        if me.read:
-            self._read(me, me.read[argument % len(me.read)], gap)
+        if worker.read:
+            self._read(worker, worker.read[argument % len(worker.read)], gap)
 
-    def _nap(self, me: _Worker, argument: int, gap: int) -> None:
+    def _nap(self, worker: _Worker, argument: int, gap: int) -> None:
         limit = argument if argument % 2 else None
-        self._log(me, EventKind.PARK, 1, timeout_ns=limit)
-        self._log(me, EventKind.UNPARK, gap if limit is None else limit)
+        self._log(worker, EventKind.PARK, 1, timeout_ns=limit)
+        self._log(worker, EventKind.UNPARK, gap if limit is None else limit)
 
-    def _await(self, me: _Worker, argument: int, gap: int) -> None:
+    def _await(self, worker: _Worker, argument: int, gap: int) -> None:
         """Sleep until some message is there, and read it: maybe, by then, others are there too."""
         limit = 5_000 if argument % 3 == 0 else None
-        self._log(me, EventKind.PARK, argument % 4, timeout_ns=limit)
-        sent = me.inbox[argument % len(me.inbox)].sent if me.inbox else me.now
-        self._log(me, EventKind.UNPARK, max(gap, sent + self.delay - me.now))
-        self._receive(me, argument, argument % 3)
+        self._log(worker, EventKind.PARK, argument % 4, timeout_ns=limit)
+        sent = worker.inbox[argument % len(worker.inbox)].sent if worker.inbox else worker.now
+        self._log(worker, EventKind.UNPARK, max(gap, sent + self.delay - worker.now))
+        self._receive(worker, argument, argument % 3)
 
-    def _sleep(self, me: _Worker, argument: int, gap: int) -> None:
-        self._log(me, EventKind.PARK, gap, timeout_ns=argument if argument % 4 == 1 else None)
-        me.parked = True
+    def _sleep(self, worker: _Worker, argument: int, gap: int) -> None:
+        self._log(worker, EventKind.PARK, gap, timeout_ns=argument if argument % 4 == 1 else None)
+        worker.parked = True
 
-    def _cut_park(self, me: _Worker, argument: int, gap: int) -> None:
+    def _cut_park(self, worker: _Worker, argument: int, gap: int) -> None:
         """Log the park alone: its other end was lost."""
-        self._log(me, EventKind.PARK, gap, timeout_ns=argument if argument % 4 == 1 else None)
+        self._log(worker, EventKind.PARK, gap, timeout_ns=argument if argument % 4 == 1 else None)
 
     @staticmethod
-    def _skip(me: _Worker, argument: int, gap: int) -> None:
+    def _skip(worker: _Worker, argument: int, gap: int) -> None:
         """Go on to a later epoch without having ended this one: seldom, because no later epoch can be closed then."""
         del gap
-        me.epoch += argument % 16 == 0
+        worker.epoch += argument % 16 == 0
 
-    def _end(self, me: _Worker, argument: int, gap: int) -> None:
+    def _end(self, worker: _Worker, argument: int, gap: int) -> None:
         del argument
-        self._log(me, EventKind.EPOCH_END, gap)
-        me.epoch += 1
+        self._log(worker, EventKind.EPOCH_END, gap)
+        worker.epoch += 1
 
-    def _spin(self, me: _Worker, argument: int, gap: int) -> None:
-        self._log(me, EventKind.IDLE_START, 1)
-        self._log(me, EventKind.IDLE_STOP, gap, records=argument)
+    def _spin(self, worker: _Worker, argument: int, gap: int) -> None:
+        self._log(worker, EventKind.IDLE_START, 1)
+        self._log(worker, EventKind.IDLE_STOP, gap, records=argument)
         if argument % 4:
-            self._receive(me, argument, 1)
+            self._receive(worker, argument, 1)
 
-    def _step_stop(self, me: _Worker, argument: int, gap: int) -> None:
+    def _step_stop(self, worker: _Worker, argument: int, gap: int) -> None:
         """End a step, after which the program itself runs for a while; mostly where no operator is active."""
-        self._log(me, EventKind.STEP_STOP, 1)
+        self._log(worker, EventKind.STEP_STOP, 1)
         if argument % 4:
-            self._log(me, EventKind.PROGRAM, gap)
+            self._log(worker, EventKind.PROGRAM, gap)
 
-    def _apply(self, me: _Worker, argument: int, gap: int) -> None:
+    def _apply(self, worker: _Worker, argument: int, gap: int) -> None:
         """Start or stop one of two activities of the program, properly nested or not, with a type or without."""
         kind = (EventKind.APPLICATION_START, EventKind.APPLICATION_STOP)[argument % 2]
         types = (None, "io", "gc", "waiting") if kind is EventKind.APPLICATION_START else (None,)
-        self._log(me, kind, gap, operator=100 + argument // 2 % 2, activity=types[argument // 4 % len(types)])
+        self._log(worker, kind, gap, operator=100 + argument // 2 % 2, activity=types[argument // 4 % len(types)])
 
-    def _spawn(self, me: _Worker, argument: int, gap: int) -> None:
+    def _spawn(self, worker: _Worker, argument: int, gap: int) -> None:
         child = self.workers[argument % len(self.workers)]
-        self._log(me, EventKind.SPAWN, gap, peer=child.number)
+        self._log(worker, EventKind.SPAWN, gap, peer=child.number)
         if not child.log:
-            child.now = max(child.now, me.now + self.delay)
+            child.now = max(child.now, worker.now + self.delay)
 
-    def _exit(self, me: _Worker, argument: int, gap: int) -> None:
+    def _exit(self, worker: _Worker, argument: int, gap: int) -> None:
         """Log an exit; seldom the last thing that the worker does."""
         if argument % 8 == 0:
-            self._log(me, EventKind.EXIT, gap)
+            self._log(worker, EventKind.EXIT, gap)
 
 
 @st.composite
@@ -305,12 +307,12 @@ def small_traces(
     program = _Program(starts, instant=instant, arrivals=arrivals)
     for number in range(count) if complete else ():
         program.act(_Step(number, "start", number, 1))
-    for taken in draw(st.lists(step, min_size=1, max_size=max_steps)):
-        program.act(taken)
+    for drawn_step in draw(st.lists(step, min_size=1, max_size=max_steps)):
+        program.act(drawn_step)
     if complete or (complete is None and draw(st.booleans())):
         program.finish(epochs=max(1, *(worker.epoch for worker in program.workers)))
     leave = draw(st.lists(st.sampled_from((False, False, True)), min_size=count, max_size=count))
-    program.leave([number for number, gone in enumerate(leave) if gone])
+    program.leave([number for number, is_leaving in enumerate(leave) if is_leaving])
     logs = [worker.log for worker in program.workers]
     if damaged:
         loss = st.tuples(st.integers(0, count - 1), st.sampled_from(_LOSABLE), st.integers(0, 5))
