@@ -157,8 +157,8 @@ class QueryParameter:
                 return number
         return self._refuse(value, f"must be of type {self.kind}")
 
-    def _refuse(self, value: Any, why: str) -> Any:
-        message = f"The parameter {self.name} is {value!r}, and {why}."
+    def _refuse(self, value: Any, reason: str) -> Any:
+        message = f"The parameter {self.name} is {value!r}, and {reason}."
         hint = f"{self.name}: {self.meaning}."
         raise InvalidParameterError(message, hint, {"parameter": self.name})
 
@@ -321,16 +321,16 @@ def find_query(name: str) -> Query:
     InvalidParameterError
         If there is none, or several; the message says which come near.
     """
-    wanted = name.replace("-", "_")
+    sought = name.replace("-", "_")
     known = queries_for_people()
-    found = [query for query in known if wanted in {query.name, query.name.rpartition("/")[2]}]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        message = f"{name!r} may be {' or '.join(query.name for query in found)}."
+    matches = [query for query in known if sought in {query.name, query.name.rpartition("/")[2]}]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        message = f"{name!r} may be {' or '.join(query.name for query in matches)}."
         raise InvalidParameterError(message, "Give the whole name.", {"name": name})
-    near = [query.name for query in known if wanted in query.name]
-    message = f"There is no query {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ".")
+    similar = [query.name for query in known if sought in query.name]
+    message = f"There is no query {name!r}" + (f"; did you mean {' or '.join(similar)}?" if similar else ".")
     raise InvalidParameterError(message, "List them: `pag neo4j queries`.", {"name": name})
 
 
@@ -360,35 +360,35 @@ def _parsed(name: str, text: str) -> Query:
     for line in text.splitlines():
         if entry := _ENTRY.fullmatch(line):
             if entry["param"]:
-                into, key = params.setdefault(entry["param"], entry.groupdict()), "text"
+                target, key = params.setdefault(entry["param"], entry.groupdict()), "text"
             elif entry["field"] == "example":
                 shown.append(entry["text"])
                 add = shown
                 continue
             else:
-                into, key = entries, entry["field"]
+                target, key = entries, entry["field"]
                 entries[key] = entry["text"]
             add = None
         elif (continued := _CONTINUED.fullmatch(line)) and (add is not None or entries or params):
             if add is not None:
                 add.append(continued["text"])
             else:
-                into[key] += f" {continued['text']}"
+                target[key] += f" {continued['text']}"
         else:
             break
-    declared = {each["param"]: _parameter(each) for each in params.values()}
+    declared = {entry_of_param["param"]: _parameter(entry_of_param) for entry_of_param in params.values()}
     return Query(
         name=name,
         purpose=entries.get("purpose", ""),
         params=MappingProxyType(declared),
-        over=_over(entries.get("over", Over.EPOCH if "epoch" in declared else None)),
+        over=_looks_over(entries.get("over", Over.EPOCH if "epoch" in declared else None)),
         returns=entries.get("returns", ""),
         text=text,
         example=_example(shown) if shown else None,
     )
 
 
-def _over(text: str | None) -> Over | None:
+def _looks_over(text: str | None) -> Over | None:
     """Return what a query looks over.
 
     Raises
@@ -409,11 +409,11 @@ def _parameter(entry: Mapping[str, Any]) -> QueryParameter:
     if kind is not None and "|" not in kind and kind not in _KINDS:
         message = f"The parameter {entry['param']} has the type {kind}; there are {', '.join(_KINDS)}."
         raise PagGraphError(message)
-    given = QueryParameter(name=entry["param"], meaning=entry["text"], kind=kind, default=MISSING)
+    parameter = QueryParameter(name=entry["param"], meaning=entry["text"], kind=kind, default=MISSING)
     if default is None:
-        return given
-    value = None if default == "null" else given.convert(default)
-    return QueryParameter(name=given.name, meaning=given.meaning, kind=kind, default=value)
+        return parameter
+    value = None if default == "null" else parameter.convert(default)
+    return QueryParameter(name=parameter.name, meaning=parameter.meaning, kind=kind, default=value)
 
 
 def _example(lines: list[str]) -> Example:

@@ -50,7 +50,7 @@ def scaling(runs: Iterable[str | os.PathLike[str] | Pag], *, n: int = 5, cores: 
     """
     from pag_graph.analyses.scaling import scaling as compare
 
-    return compare([_opened(each).run for each in runs], n=n, cores=cores)
+    return compare([_opened(run).run for run in runs], n=n, cores=cores)
 
 
 def advise_evaluate(
@@ -110,7 +110,7 @@ def advise_evaluate(
     known = read_state(file)
     if alpha is not None:
         known = replace(known, alpha=alpha)
-    runs_before, runs_after = ([_opened(each).run for each in side] for side in (before, after))
+    runs_before, runs_after = ([_opened(run).run for run in side] for side in (before, after))
     addresses = address_pairs(pairs)
     evaluation = evaluate(
         runs_before, runs_after, known, ports=tuple(ports), pairs=addresses, single=single, paper=paper

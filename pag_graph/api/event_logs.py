@@ -67,10 +67,10 @@ def fed(
         return
     from pag_graph.sources.spark.follow import EventLogFeed
 
-    beside = trace_beside(place) if trace is None else Path(trace).absolute()
-    feed = EventLogFeed(path, beside, unit=epochs or "batch", replace=options.get("replace", False))
+    trace_place = trace_beside(place) if trace is None else Path(trace).absolute()
+    feed = EventLogFeed(path, trace_place, unit=epochs or "batch", replace=options.get("replace", False))
     try:
-        yield beside, _Teller(feed, place, options.get("units")).look
+        yield trace_place, _Teller(feed, place, options.get("units")).look
     finally:
         feed.close()
 
@@ -93,9 +93,9 @@ class _Teller:
         new = self._feed.look()
         if new or time.monotonic() - self._told >= _TELL_EVERY_S:
             self._told = time.monotonic()
-            found = self._feed.ongoing(time.time_ns() // 1_000_000)
+            units = self._feed.ongoing(time.time_ns() // 1_000_000)
             if self._folder.is_dir():
-                write_units(self._folder, found)
+                write_units(self._folder, units)
             if self._units is not None:
-                self._units(found)
+                self._units(units)
         return new

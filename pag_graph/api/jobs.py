@@ -84,7 +84,7 @@ def analyse(
         if engine == "local":
             message = "Windows are spread over Spark's executors, and the engine is local."
             raise InvalidParameterError(message, "analyse(..., engine='spark', across=True)")
-    made = definition.make_parameters(parameters)
+    chosen_parameters = definition.make_parameters(parameters)
     if against is not None and not isinstance(definition, PairAnalysis):
         message = f"{definition.name} does not compare, so it takes no other store."
         raise InvalidParameterError(message)
@@ -98,14 +98,14 @@ def analyse(
     runner = Runner(run=pag.run, engine=chosen, spread=spread, progress=progress)
     rows: tuple[int, ...]
     if isinstance(definition, RunAnalysis):
-        table = table_of(runner.whole(definition, pag.rounds(), made))
+        table = table_of(runner.whole(definition, pag.rounds(), chosen_parameters))
         windows, rows = len(pag.rounds()), (_write(table, target, "run"),)
     elif isinstance(definition, WindowAnalysis):
-        windows, rows = _of_windows(runner, definition, made, target)
+        windows, rows = _of_windows(runner, definition, chosen_parameters, target)
     else:
         pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
         base = pag.run.info.path if against is None else Path(against).absolute()
-        compare = partial(_analyse_pair, base, pag.run.info.path, target, definition.name, made)
+        compare = partial(_analyse_pair, base, pag.run.info.path, target, definition.name, chosen_parameters)
         windows, rows = len(pairs), tuple(chosen.map(compare, pairs, label=definition.name, progress=progress))
     return {
         "analysis": definition.name,
@@ -195,8 +195,8 @@ def _new_folder(output: str | os.PathLike[str]) -> Path:
 def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
     if against is None:
         return list(pairwise(pag.run.windows()))
-    others = {window.epoch: window for window in against.run.windows()}
-    return [(others[window.epoch], window) for window in pag.run.windows() if window.epoch in others]
+    windows_against = {window.epoch: window for window in against.run.windows()}
+    return [(windows_against[window.epoch], window) for window in pag.run.windows() if window.epoch in windows_against]
 
 
 def _analyse_windows(store: Path, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:

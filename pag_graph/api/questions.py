@@ -49,14 +49,14 @@ class Pag(Outputs, AnalysisMethods):
         Directory of the store.
     """
 
-    def _ask(self, name: str, given: dict[str, Any]) -> Any:
+    def _ask(self, name: str, arguments: dict[str, Any]) -> Any:
         """Run an analysis with what its method was called with; what is the default counts as not given."""
         defaults = {item.name: item.default for item in find_analysis(name).parameter_list}
-        options = {key: value for key, value in given.items() if key not in {"self", "parameters", "unknown"}}
+        options = {key: value for key, value in arguments.items() if key not in {"self", "parameters", "unknown"}}
         options = {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
         if options.get("progress", silent) is None:
             del options["progress"]
-        return self.analyse(name, given["parameters"], **options, **given["unknown"])
+        return self.analyse(name, arguments["parameters"], **options, **arguments["unknown"])
 
     def _prepared(
         self, name: str, parameters: Any, options: Mapping[str, Any], *, spark: SparkSession | None = None
@@ -154,13 +154,13 @@ class Pag(Outputs, AnalysisMethods):
             If the run's rule set gives the analysis no meaning, or its windows cannot be spread.
         """
         window: dict[str, Any] = {key: options.pop(key) for key in _CHOICES if key in options}
-        other: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in _CHOICES}
+        other_window: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in _CHOICES}
         analysis, parameters = self._prepared(name, parameters, options, spark=spark)
         runner = self._runner(engine, spark, progress)
         if isinstance(analysis, WindowAnalysis):
             return runner.one(analysis, self._window(**window), parameters)
         if isinstance(analysis, PairAnalysis):
-            return analysis(*self._pair(window, other, against), parameters)
+            return analysis(*self._pair(window, other_window, against), parameters)
         if any(value is not None for value in window.values()):
             message = f"{analysis.name} looks at all rounds of a run, not at one window."
             raise InvalidParameterError(message)
@@ -209,8 +209,8 @@ class Pag(Outputs, AnalysisMethods):
         --------
         >>> pag_graph.open("run.pag").each("k-hops", k=10)  # doctest: +SKIP
         """
-        analysis, made = self._of_windows(name, parameters, options, "each", spark)
-        return self._runner(engine, spark, progress).each(analysis, self.run.windows(), made)
+        analysis, chosen_parameters = self._of_windows(name, parameters, options, "each", spark)
+        return self._runner(engine, spark, progress).each(analysis, self.run.windows(), chosen_parameters)
 
     def series(
         self,
@@ -250,21 +250,23 @@ class Pag(Outputs, AnalysisMethods):
         --------
         >>> pag_graph.open("run.pag").series("profile", every_ns=10_000_000)  # doctest: +SKIP
         """
-        analysis, made = self._of_windows(name, parameters, options, "a series of them")
-        return self._runner().series(analysis, self.run.series(every_ns, step_ns=step_ns, between=between), made)
+        analysis, chosen_parameters = self._of_windows(name, parameters, options, "a series of them")
+        return self._runner().series(
+            analysis, self.run.series(every_ns, step_ns=step_ns, between=between), chosen_parameters
+        )
 
     def _pair(
-        self, window: dict[str, Any], other: dict[str, Any], against: Pag | None
+        self, window: dict[str, Any], other_window: dict[str, Any], against: Pag | None
     ) -> tuple[list[Snapshot], list[Snapshot]]:
         """Choose what to compare: with nothing given all rounds of two runs, or a run's slowest with its typical."""
         chosen = any(value is not None for value in window.values())
-        chosen_other = any(value is not None for value in other.values())
+        chosen_other = any(value is not None for value in other_window.values())
         base = against or self
         if against is not None and not chosen and not chosen_other:
             return [base.run.snapshot(w) for w in base.rounds()], [self.run.snapshot(w) for w in self.rounds()]
         after = [self.snapshot(**window)]
         if chosen_other:
-            return [base.snapshot(**other)], after
+            return [base.snapshot(**other_window)], after
         if against is not None:
             return [base.snapshot(**window)], after
         rounds = sorted(self.rounds(), key=lambda w: (w.span_ns, w.start_ns))

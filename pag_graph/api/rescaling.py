@@ -101,7 +101,7 @@ def _due_times(run: Run, trace: Path) -> DueTimes:
         message = f"{trace} is of a closed loop: input was due when it was given, so latencies would be service times."
         raise InvalidParameterError(message, "Leave out `--inputs`.", {"trace": str(trace)})
     origin = run.info.run["origin_unix_ns"]
-    return DueTimes({number: due - origin for number, due in report.first_due().items()})
+    return DueTimes({number: due_ns - origin for number, due_ns in report.first_due().items()})
 
 
 def rescale_overhead(
@@ -128,6 +128,9 @@ def rescale_overhead(
     """
     from pag_graph.analyses.rescaling.overhead import overhead
 
-    sides = ([one if isinstance(one, Pag) else Pag(Path(one)) for one in side] for side in (base, fork))
+    sides = (
+        [opened_or_path if isinstance(opened_or_path, Pag) else Pag(Path(opened_or_path)) for opened_or_path in side]
+        for side in (base, fork)
+    )
     opened = [[pag.run for pag in side] for side in sides]
     return overhead(*opened)

@@ -48,9 +48,9 @@ def standings(
         If an analysis cannot be a standing query.
     """
     rules = tuple(alerts) if isinstance(alerts, list | tuple) else read_rules(Path(alerts))  # type: ignore[arg-type]
-    asked = [Query.parse(text) for text in queries]
+    parsed = [Query.parse(text) for text in queries]
     # What cannot be is said before a build takes its time.
-    for query in asked:
+    for query in parsed:
         if forgets:
             refuse_sums(query)
         _ = query.standing
@@ -63,7 +63,7 @@ def standings(
             message = f"The alert rule {rule.name!r} watches {rule.query}, whose rows belong to no epoch."
             raise InvalidParameterError(message, "Watch a query whose rows belong to epochs, such as metrics.")
         rule.condition(of_rule.schema)
-    return Standings(queries=asked, rules=rules, forgets=forgets)
+    return Standings(queries=parsed, rules=rules, forgets=forgets)
 
 
 def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa.Table:
@@ -94,14 +94,16 @@ def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa
     >>> pag_graph.changes("run.pag", "k-hops:k=3")  # doctest: +SKIP
     """
     info, _hold = open_held(Path(store).absolute())
-    asked = Query.parse(query)
+    standing_query = Query.parse(query)
     known = [] if info.live is None else info.live["queries"]
-    if asked.id not in known:
-        message = f"{store} has no standing query {asked.id!r}; it has {', '.join(known) or 'none'}."
-        raise InvalidParameterError(message, f"Register it: `pag build TRACE {store} --append --query {asked.id}`.")
+    if standing_query.id not in known:
+        message = f"{store} has no standing query {standing_query.id!r}; it has {', '.join(known) or 'none'}."
+        raise InvalidParameterError(
+            message, f"Register it: `pag build TRACE {store} --append --query {standing_query.id}`."
+        )
     rows = info.scan("changes", pl.col("max_commit") > since)
-    rows = rows.filter(pl.col("query") == asked.id, pl.col("commit") > since).drop("query").sort(ORDER)
-    return decoded(rows.collect(), asked.schema).to_arrow()
+    rows = rows.filter(pl.col("query") == standing_query.id, pl.col("commit") > since).drop("query").sort(ORDER)
+    return decoded(rows.collect(), standing_query.schema).to_arrow()
 
 
 def alerts(store: str | os.PathLike[str], *, since: int = -1) -> pa.Table:

@@ -67,8 +67,10 @@ class Watch:
             else:
                 # A row without a subject says that the epoch was answered.
                 recent.setdefault(row["epoch"], set()).update({row["key"]} - {""})
-        held = deque(((epoch, frozenset(found)) for epoch, found in recent.items()), maxlen=rule.resolve_after)
-        return cls(rule=rule, query=query, run=run, recent=held, open=alerts, kept=kept)
+        recent_matches = deque(
+            ((epoch, frozenset(subjects)) for epoch, subjects in recent.items()), maxlen=rule.resolve_after
+        )
+        return cls(rule=rule, query=query, run=run, recent=recent_matches, open=alerts, kept=kept)
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,7 +79,7 @@ class Watch:
 
     def memory(self) -> list[dict[str, Any]]:
         """Return what is to be remembered, as rows of `STANDING`."""
-        rows = [(_RECENT, epoch, subject, "") for epoch, found in self.recent for subject in ["", *sorted(found)]]
+        rows = [(_RECENT, epoch, subject, "") for epoch, subjects in self.recent for subject in ["", *sorted(subjects)]]
         rows += [(_OPEN, first, subject, id_) for subject, (first, id_) in sorted(self.open.items())]
         names = ("part", "epoch", "key", "value")
         return [{"owner": self.rule.name, **dict(zip(names, row, strict=True))} for row in rows]
@@ -95,13 +97,13 @@ class Watch:
             What the answers were, of epochs that were answered before.
         """
         matches = self._matches(now)
-        gone = self._matches(before)
+        matches_before = self._matches(before)
         for epoch in epochs:
-            found = matches.get(epoch, {})
+            matches_now = matches.get(epoch, {})
             if not self.recent or epoch > self.recent[-1][0]:
-                self._answered(epoch, found)
+                self._answered(epoch, matches_now)
             else:
-                self._revised(epoch, found, set(gone.get(epoch, {})))
+                self._revised(epoch, matches_now, set(matches_before.get(epoch, {})))
 
     def hold(self, held: Mapping[str, Any]) -> None:
         """Look at what holds the frontier now.
@@ -113,9 +115,9 @@ class Watch:
         """
         epoch = int(held["epoch"])
         row = pl.DataFrame({"epoch": [epoch], "row": [json.dumps(dict(held))]}, schema=ANSWERS)
-        for subject, found in self._matches(row).get(epoch, {}).items():
+        for subject, matching_row in self._matches(row).get(epoch, {}).items():
             if subject not in self.open and not self._known(subject, epoch):
-                self._open(subject, epoch, found)
+                self._open(subject, epoch, matching_row)
 
     def let_go(self, answered: int) -> None:
         """Resolve the alerts about epochs that are answered by now."""
@@ -130,31 +132,31 @@ class Watch:
             return {}
         rows = decoded(answers.with_columns(_row="row"), self.schema)
         matching = self.rule.matching(rows, self.schema)
-        found: dict[int, dict[str, dict[str, Any]]] = {}
+        first_rows: dict[int, dict[str, dict[str, Any]]] = {}
         for row in matching.unique(["epoch", "_subject"], keep="first", maintain_order=True).iter_rows(named=True):
-            found.setdefault(row["epoch"], {})[row["_subject"]] = row
-        return found
+            first_rows.setdefault(row["epoch"], {})[row["_subject"]] = row
+        return first_rows
 
-    def _answered(self, epoch: int, found: Mapping[str, dict[str, Any]]) -> None:
-        for subject, row in found.items():
+    def _answered(self, epoch: int, rows_of_subjects: Mapping[str, dict[str, Any]]) -> None:
+        for subject, row in rows_of_subjects.items():
             if subject not in self.open:
                 self._open(subject, epoch, row)
-        self.recent.append((epoch, frozenset(found)))
+        self.recent.append((epoch, frozenset(rows_of_subjects)))
         self._resolve(epoch)
 
-    def _revised(self, epoch: int, found: Mapping[str, dict[str, Any]], before: set[str]) -> None:
-        for subject, row in found.items():
+    def _revised(self, epoch: int, rows_of_subjects: Mapping[str, dict[str, Any]], before: set[str]) -> None:
+        for subject, row in rows_of_subjects.items():
             if subject not in before and subject not in self.open and not self._known(subject, epoch):
                 self._open(subject, epoch, row)
-        for place, (other, _) in enumerate(self.recent):
-            if other == epoch:
-                self.recent[place] = (epoch, frozenset(found))
+        for place, (recent_epoch, _) in enumerate(self.recent):
+            if recent_epoch == epoch:
+                self.recent[place] = (epoch, frozenset(rows_of_subjects))
         self._resolve(epoch)
 
     def _resolve(self, epoch: int) -> None:
         """Resolve the open alerts of which nothing was seen in the last epochs."""
-        seen = frozenset[str]().union(*(found for _, found in self.recent))
-        for subject in [subject for subject in self.open if subject not in seen]:
+        recent_subjects = frozenset[str]().union(*(subjects for _, subjects in self.recent))
+        for subject in [subject for subject in self.open if subject not in recent_subjects]:
             first, id_ = self.open.pop(subject)
             self._event(AlertEvent.RESOLVED, id_, subject, first, epoch, {})
 
@@ -170,8 +172,8 @@ class Watch:
             return True
         if self.kept is None:
             return False
-        near = (pl.col("max_first_epoch") >= epoch) & (pl.col("min_first_epoch") <= epoch)
-        return bool(self.kept.scan("alerts", near).filter(pl.col("id") == id_).head(1).collect().height)
+        can_hold_epoch = (pl.col("max_first_epoch") >= epoch) & (pl.col("min_first_epoch") <= epoch)
+        return bool(self.kept.scan("alerts", can_hold_epoch).filter(pl.col("id") == id_).head(1).collect().height)
 
     def _event(self, event: AlertEvent, id_: str, subject: str, first: int, epoch: int, row: Mapping[str, Any]) -> None:
         self.events.append(

@@ -67,23 +67,23 @@ class SparkMotifQuery(PlannedQuery):
         if self.limit is not None:
             frame = frame.orderBy(*self._order()).limit(self.limit)
         columns = [
-            f.struct(*(f.col(self._flat_name(name, each)).alias(each) for each in fields)).alias(name)
+            f.struct(*(f.col(self._flat_name(name, field)).alias(field) for field in fields)).alias(name)
             for name, fields in plan.fields.items()
         ]
         return frame.select(*columns)
 
     def table(self) -> pa.Table:
         """Return the matches as an Arrow table of exactly the plan's schema."""
-        found = self.frame().toArrow()
-        self._total = found.num_rows if self.limit is None else self._total
+        matches = self.frame().toArrow()
+        self._total = matches.num_rows if self.limit is None else self._total
         schema = self.plan.schema
         columns = []
-        for each in schema:
-            part = found[each.name].combine_chunks()
+        for field in schema:
+            part = matches[field.name].combine_chunks()
             if isinstance(part, pa.ChunkedArray):
                 part = pa.concat_arrays(part.chunks) if part.num_chunks else pa.array([], part.type)
-            arrays = [part.field(index).cast(child.type) for index, child in enumerate(each.type)]
-            columns.append(pa.StructArray.from_arrays(arrays, fields=list(each.type)))
+            arrays = [part.field(index).cast(child.type) for index, child in enumerate(field.type)]
+            columns.append(pa.StructArray.from_arrays(arrays, fields=list(field.type)))
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _counted_matches(self) -> tuple[list[int | None], int]:
@@ -127,7 +127,7 @@ class SparkMotifQuery(PlannedQuery):
         for step in self.plan.steps[:steps]:
             if isinstance(step, Exclude):
                 assert frame is not None  # noqa: S101  (a plan begins with a join)
-                frame = self._without(frame, step)
+                frame = self._excluded(frame, step)
             else:
                 frame = self._joined(frame, step)
         assert frame is not None  # noqa: S101
@@ -139,9 +139,9 @@ class SparkMotifQuery(PlannedQuery):
 
         source = self.graph.lookup if self.graph.lookup is not None else self.graph.vertices
         for name in self.plan.vertices_at_end:
-            wanted = tuple(dict.fromkeys(("id", *self.plan.fields.get(name, ()))))
-            own = source.select(*(f.col(each).alias(self._flat_name(name, each)) for each in wanted))
-            frame = frame.join(own, on=self._flat_name(name, "id"))
+            columns = tuple(dict.fromkeys(("id", *self.plan.fields.get(name, ()))))
+            vertex_rows = source.select(*(f.col(column).alias(self._flat_name(name, column)) for column in columns))
+            frame = frame.join(vertex_rows, on=self._flat_name(name, "id"))
         return frame
 
     def _joined(self, left: DataFrame | None, step: Join) -> DataFrame:
@@ -159,29 +159,29 @@ class SparkMotifQuery(PlannedQuery):
                 for name, side in ((edge.dst, "dst"), (edge.src, "src"))
                 if must_exist(name)
             }
-            kept = (*plan.needs.get(edge.name, ()), *plan.fields.get(edge.name, ()))
+            kept_columns = (*plan.needs.get(edge.name, ()), *plan.fields.get(edge.name, ()))
             if edge.named and self.limit is not None:
                 # Only an order of all matches says which of them come first.
-                kept += self.edge_order
-            if edge.named and any(isinstance(each, Exclude) for each in plan.steps):
+                kept_columns += self.edge_order
+            if edge.named and any(isinstance(lookup, Exclude) for lookup in plan.steps):
                 # What removes duplicates has to see all of an edge.
-                kept = tuple(schema.names)
-            own = {self._flat_name(edge.name, name): f.col(name) for name in dict.fromkeys(kept)}
+                kept_columns = tuple(schema.names)
+            edge_columns = {self._flat_name(edge.name, name): f.col(name) for name in dict.fromkeys(kept_columns)}
             read = {self._looked_up(vertex, column): _of_row(node, schema) for vertex, column, node in step.reads}
-            columns = own | ends | read
+            columns = edge_columns | ends | read
             right = right.select(*(value.alias(name) for name, value in columns.items()))
         else:
             right = self._scanned(scan)
-        for each in step.lookups:
-            right = right.join(self._scanned(each), on=self._flat_name(each.element, "id"))
+        for lookup in step.lookups:
+            right = right.join(self._scanned(lookup), on=self._flat_name(lookup.element, "id"))
         if left is None:
-            return self._kept(right, step.where)
+            return self._filtered(right, step.where)
         on = [self._flat_name(name, "id") for name in step.shared]
         extra = [f"_key_{index}" for index in range(len(step.keys))]
         if on or extra:
             for name, (old, new) in zip(extra, step.keys, strict=True):
                 left, right = left.withColumn(name, self._key(old)), right.withColumn(name, self._key(new))
-            return self._kept(left.join(right, on=[*on, *extra]).drop(*extra), step.where)
+            return self._filtered(left.join(right, on=[*on, *extra]).drop(*extra), step.where)
         if step.where:
             condition = self._of_match(step.where[0])
             for node in step.where[1:]:
@@ -204,22 +204,24 @@ class SparkMotifQuery(PlannedQuery):
         name = self._flat_name(vertex, column)
         return name if column == "id" else f"{name}_early"
 
-    def _without(self, frame: DataFrame, step: Exclude) -> DataFrame:
+    def _excluded(self, frame: DataFrame, step: Exclude) -> DataFrame:
         from pyspark.sql import functions as f
 
         for edge in step.edges:
             ends = [(name, side) for name, side in ((edge.src, "src"), (edge.dst, "dst")) if must_exist(name)]
-            there = self.graph.edges
+            matching_edges = self.graph.edges
             if edge.src == edge.dst:
                 ends = ends[:1]
-                there = there.filter(f.col("src") == f.col("dst"))
+                matching_edges = matching_edges.filter(f.col("src") == f.col("dst"))
             names = [self._flat_name(name, "id") for name, _ in ends]
-            there = there.select(*(f.col(side).alias(name) for name, (_, side) in zip(names, ends, strict=True)))
-            frame = frame.join(there, on=names, how="left_anti")
+            matching_edges = matching_edges.select(
+                *(f.col(side).alias(name) for name, (_, side) in zip(names, ends, strict=True))
+            )
+            frame = frame.join(matching_edges, on=names, how="left_anti")
         return frame.dropDuplicates()
 
-    def _kept(self, frame: DataFrame, where: Sequence[Node]) -> DataFrame:
-        for node in where:
+    def _filtered(self, frame: DataFrame, conditions: Sequence[Node]) -> DataFrame:
+        for node in conditions:
             frame = frame.filter(self._of_match(node))
         return frame
 
@@ -239,10 +241,10 @@ class SparkMotifQuery(PlannedQuery):
     def _order(self) -> list[str]:
         """Return the columns to sort by: the same order as in `pag_graph.motif.query`."""
         plan, key = self.plan, self.edge_order
-        found: list[str] = []
+        order: list[str] = []
         for name in plan.motif.columns:
-            found += [self._flat_name(name, each) for each in (key if name in plan.motif.edges else ("id",))]
-        return found
+            order += [self._flat_name(name, field) for field in (key if name in plan.motif.edges else ("id",))]
+        return order
 
 
 def k_hop_paths(vertices: DataFrame, edges: DataFrame, *, k: int, limit: int, through_waits: bool) -> KHopPaths:
@@ -297,9 +299,9 @@ def _of_row(node: Node, schema: pa.Schema) -> SparkColumn:
 
 
 def _all(scan: Scan, schema: pa.Schema) -> SparkColumn:
-    first, *others = (_of_row(node, schema) for node in scan.where)
-    for other in others:
-        first &= other
+    first, *further = (_of_row(node, schema) for node in scan.where)
+    for condition in further:
+        first &= condition
     return first
 
 
@@ -368,9 +370,9 @@ def to_spark(node: Node, column: Callable[[Column], SparkColumn], is_whole: Call
                 return arithmetic[operator](number(left, whole=whole), number(right, whole=whole))
             case In(operand, values):
                 value = translate(operand)
-                first, *others = (compare["="](value, translate(each)) for each in values)
-                for other in others:
-                    first |= other
+                first, *further = (compare["="](value, translate(item)) for item in values)
+                for comparison in further:
+                    first |= comparison
                 return first
             case IsNull(operand):
                 return translate(operand).isNull()

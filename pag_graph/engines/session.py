@@ -121,21 +121,21 @@ def spark_session(
         # Java 17's own warnings about Spark's use of internals tell a user nothing.
         options = QUICK_JVM if quick else "-XX:+UseParallelGC"
         builder = builder.config("spark.driver.extraJavaOptions", options)
-    found = _Choice(how="given to Spark") if submitted else _choose_jar(resolve=resolve_graphframes)
-    if found.packages:
+    jar_choice = _Choice(how="given to Spark") if submitted else _choose_jar(resolve=resolve_graphframes)
+    if jar_choice.packages:
         try:
-            session = _start(builder.config("spark.jars.packages", found.packages).config(_HOW, found.how))
+            session = _start(builder.config("spark.jars.packages", jar_choice.packages).config(_HOW, jar_choice.how))
         except EngineError as error:
-            found = _Choice(how=f"absent: {GRAPHFRAMES_COORDINATE} could not be fetched ({error.message})")
-            _log.warning("GraphFrames' jar is %s; starting Spark without it", found.how)
+            jar_choice = _Choice(how=f"absent: {GRAPHFRAMES_COORDINATE} could not be fetched ({error.message})")
+            _log.warning("GraphFrames' jar is %s; starting Spark without it", jar_choice.how)
             # The builder keeps what it was told: the session must not try again.
-            session = _start(builder.config("spark.jars.packages", "").config(_HOW, found.how))
+            session = _start(builder.config("spark.jars.packages", "").config(_HOW, jar_choice.how))
     else:
-        if found.jar:
-            builder = builder.config("spark.jars", found.jar)
-        session = _start(builder.config(_HOW, found.how))
+        if jar_choice.jar:
+            builder = builder.config("spark.jars", jar_choice.jar)
+        session = _start(builder.config(_HOW, jar_choice.how))
     session.sparkContext.setLogLevel("ERROR")
-    _log.info("GraphFrames' jar: %s", found.how)
+    _log.info("GraphFrames' jar: %s", jar_choice.how)
     return session
 
 
@@ -157,8 +157,8 @@ def _start(builder: SparkSession.Builder) -> SparkSession:
             session = builder.getOrCreate()
     except (PySparkRuntimeError, Py4JError, OSError) as error:
         lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-        said = [line for line in lines if "rror" in line or "xception" in line]
-        message = f"Spark cannot be started: {said[-1].strip() if said else error}"
+        error_lines = [line for line in lines if "rror" in line or "xception" in line]
+        message = f"Spark cannot be started: {error_lines[-1].strip() if error_lines else error}"
         hint = "Run `pag doctor`: Spark needs Java 17 or later, found by JAVA_HOME or on the path;"
         raise EngineError(message, f"{hint} {_WITHOUT} All that it printed: {log}") from error
     log.unlink(missing_ok=True)
@@ -194,8 +194,8 @@ def _choose_jar(*, resolve: bool) -> _Choice:
     EngineError
         If the jar is asked for, and the file that is named for it does not exist.
     """
-    if given := _given_to_spark():
-        return _Choice(how=f"given to Spark by {given}")
+    if option := _given_to_spark():
+        return _Choice(how=f"given to Spark by {option}")
     named = os.environ.get(GRAPHFRAMES_JAR_VARIABLE)
     if named and Path(named).is_file():
         return _Choice(how=f"{named}, named by {GRAPHFRAMES_JAR_VARIABLE}", jar=named)
@@ -236,9 +236,9 @@ def cached_jars() -> list[Path]:
         From ``$PAG_CACHE`` (else ``pag-graph`` in the user's cache folder), Ivy's folders and Maven's.
     """
     group, artifact, version = GRAPHFRAMES_COORDINATE.split(":")
-    home, own = Path.home(), cache_folder()
+    home, own_cache = Path.home(), cache_folder()
     name = f"{artifact}-{version}.jar"
-    places = [own / name, own / "graphframes" / name]
+    places = [own_cache / name, own_cache / "graphframes" / name]
     for ivy in sorted(home.glob(".ivy2*"), reverse=True):
         places += [ivy / "jars" / f"{group}_{name}", ivy / "cache" / group / artifact / "jars" / name]
     places.append(home / ".m2" / "repository" / Path(*group.split(".")) / artifact / version / name)
@@ -285,6 +285,6 @@ def graphframes_jar(spark: SparkSession) -> GraphFramesJar:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         jvm.java.lang.Class.forName(_GRAPHFRAMES_CLASS, False, loader)  # noqa: FBT003
     except Py4JJavaError:
-        said = spark.sparkContext.getConf().get(_HOW, "") or ""
-        return GraphFramesJar(present=False, how=said if said.startswith("absent") else "not on Spark's class path")
+        origin = spark.sparkContext.getConf().get(_HOW, "") or ""
+        return GraphFramesJar(present=False, how=origin if origin.startswith("absent") else "not on Spark's class path")
     return GraphFramesJar(present=True, how=spark.sparkContext.getConf().get(_HOW, "on the class path of the session"))

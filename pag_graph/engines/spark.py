@@ -106,7 +106,7 @@ class SparkEngine:
         thread.start()
         while thread.is_alive():
             thread.join(_POLL_S)
-            progress(label, self._done(group), len(items))
+            progress(label, self._tasks_done(group), len(items))
         if "error" in outcome:
             message = f"Spark failed in the step {label!r}: {str(outcome['error']).splitlines()[0]}"
             raise EngineError(message, "The executors' logs have the details.") from outcome["error"]
@@ -117,26 +117,26 @@ class SparkEngine:
         progress(label, len(items), len(items))
         return results
 
-    def _done(self, group: str) -> int:
+    def _tasks_done(self, group: str) -> int:
         tracker = self.spark.sparkContext.statusTracker()
-        done = 0
+        tasks_done = 0
         for job in tracker.getJobIdsForGroup(group):
             info = tracker.getJobInfo(job)
             for stage in info.stageIds if info else []:
                 stage_info = tracker.getStageInfo(stage)
-                done += stage_info.numCompletedTasks if stage_info else 0
-        return done
+                tasks_done += stage_info.numCompletedTasks if stage_info else 0
+        return tasks_done
 
     def stitch(self, staging: Path, horizon_ns: int) -> None:
         """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
-        left = [left_files(staging, name) for name in ("sends", "receives", "readers")]
-        if not (left[0] and left[1]):
+        leftovers = [left_files(staging, name) for name in ("sends", "receives", "readers")]
+        if not (leftovers[0] and leftovers[1]):
             return
-        if sum(file.stat().st_size for files in left for file in files) <= _FEW:
+        if sum(file.stat().st_size for files in leftovers for file in files) <= _FEW:
             stitch_here(staging, horizon_ns)
             return
         sends, receives, *readers = (
-            nw.from_native(parquet(self.spark.read, [str(file) for file in files])) for files in left if files
+            nw.from_native(parquet(self.spark.read, [str(file) for file in files])) for files in leftovers if files
         )
         joined = stitch(sends, receives, readers[0] if readers else None, horizon_ns)
         joined.to_native().write.mode("overwrite").parquet(str(staging / "stitched"))
@@ -169,8 +169,10 @@ def _failure(error: PagGraphError | OSError) -> _Failure:
     """Look, on the machine of the task, for the path that an error is about."""
     context = error.context if isinstance(error, PagGraphError) else {}
     quoted = _QUOTED_PATH.search(str(error))
-    about = context.get("file") or context.get("path") or getattr(error, "filename", None) or (quoted and quoted[1])
-    path = Path(str(about or ""))
+    named_path = (
+        context.get("file") or context.get("path") or getattr(error, "filename", None) or (quoted and quoted[1])
+    )
+    path = Path(str(named_path or ""))
     unseen = ""
     if path.is_absolute():
         unseen = next((str(part) for part in (*reversed(path.parents), path) if not part.exists()), "")

@@ -120,8 +120,8 @@ class Standings:
                 refuse_sums(query)
         rules = [Rule.of(entry) for entry in live["rules"]]
         new_rules = [rule for rule in self.rules if rule not in rules]
-        wanted = [*self.queries, *(watched for rule in new_rules if (watched := _query_of(rule)) is not None)]
-        added = [query for query in dict.fromkeys(wanted) if query not in known]
+        new_queries = [*self.queries, *(watched for rule in new_rules if (watched := _query_of(rule)) is not None)]
+        added = [query for query in dict.fromkeys(new_queries) if query not in known]
         if (only_new and not added and not new_rules and held is None) or not (known or added or rules or new_rules):
             return None
         run = Run.of(state)
@@ -138,12 +138,12 @@ class Standings:
                     watch.let_go(answered)
         if only_new and not added and not new_rules and not any(watch.events for watch in watches):
             return None
-        written = _Written(state=state)
+        written_changes = _Written(state=state)
         # A commit that failed left what does not hold.
         warm = self.warm.pop(-1 if kept is None else kept.versions["epochs"], {})
         self.warm.clear()
         self.warm[state.versions["epochs"]] = warm
-        commit = _Commit(kept=kept, written=written, watches=watches, memory=memory, warm=warm)
+        commit = _Commit(kept=kept, written=written_changes, watches=watches, memory=memory, warm=warm)
         before = int(live["answered"])
         for watch in watches[len(rules) :]:
             # Its query may have been there before it.
@@ -154,7 +154,7 @@ class Standings:
         commit.follow(Delta.whole(run, answered), added)
         queries = [query.id for query in (*known, *added)]
         content = {"queries": queries, "rules": [rule.entry for rule in (*rules, *new_rules)], "answered": answered}
-        return Live(parts={"changes": written.flush(), **commit.of_alerts()}, content=content, kept=kept)
+        return Live(parts={"changes": written_changes.flush(), **commit.of_alerts()}, content=content, kept=kept)
 
 
 def _query_of(rule: Rule) -> Query | None:
@@ -227,16 +227,18 @@ class _Commit:
         kept = self.kept if delta.before > NEVER else None
         revised = {query: delta.revised(query.standing) for query in queries}
         before = {query: history(kept, query, epochs) for query, epochs in revised.items()}
-        there = set(delta.state.epochs["epoch"])
-        wanted = {
-            query: [epoch for epoch in (*epochs, *delta.new) if epoch in there and epoch <= delta.answered]
+        epochs_there = set(delta.state.epochs["epoch"])
+        epochs_by_query = {
+            query: [epoch for epoch in (*epochs, *delta.new) if epoch in epochs_there and epoch <= delta.answered]
             for query, epochs in revised.items()
         }
-        for query, epochs, now in answers(delta.state, wanted):
+        for query, epochs, now in answers(delta.state, epochs_by_query):
             yield _Answer(query, epochs, now, before[query].filter(pl.col("epoch").is_in(epochs)))
         for query, epochs in revised.items():
-            if gone := sorted(set(epochs) - set(wanted[query])):
-                yield _Answer(query, gone, _NOTHING, before[query].filter(pl.col("epoch").is_in(gone)))
+            if removed_epochs := sorted(set(epochs) - set(epochs_by_query[query])):
+                yield _Answer(
+                    query, removed_epochs, _NOTHING, before[query].filter(pl.col("epoch").is_in(removed_epochs))
+                )
 
     def _resumed(self, delta: Delta, query: Query) -> Iterator[_Answer]:
         """Answer a query whose epochs are answered one after the other."""
@@ -250,8 +252,8 @@ class _Commit:
         end = go_on(delta.state, delta.answered, query.parameters, min(epochs), remembered.drop("owner"))
         before = history(self.kept, query, range(end.since, max(delta.before, delta.answered) + 1))
         looked = sorted({*delta.epochs(end.since, delta.answered), *before["epoch"]})
-        kept = end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns)
-        yield _Answer(query, looked, encoded(end.rows.select(query.schema.names)), before, kept)
+        memory = end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns)
+        yield _Answer(query, looked, encoded(end.rows.select(query.schema.names)), before, memory)
 
     def _added(self, delta: Delta, query: Query) -> Iterator[_Answer]:
         """Answer with sums over epochs: only keys of new epochs have others."""
@@ -264,12 +266,12 @@ class _Commit:
         if delta.new or delta.labelled:
             now = analysis.step(before, delta, query.parameters, self.warm.setdefault(query.id, {}))
         rows = [encoded(sums.to_arrow().cast(analysis.schema), delta.answered) for sums in (before, now)]
-        kept = rows[1].select(owner=pl.lit(query.id), part=pl.lit("sum"), epoch="epoch", key=pl.lit(""), value="row")
-        yield _Answer(query, (), rows[1], rows[0].with_columns(diff=pl.lit(1, pl.Int64)), kept)
+        memory = rows[1].select(owner=pl.lit(query.id), part=pl.lit("sum"), epoch="epoch", key=pl.lit(""), value="row")
+        yield _Answer(query, (), rows[1], rows[0].with_columns(diff=pl.lit(1, pl.Int64)), memory)
 
-    def _take(self, found: Iterable[_Answer]) -> None:
+    def _take(self, answers_made: Iterable[_Answer]) -> None:
         """Write what changed, and let rules look at it."""
-        for query, epochs, now, before, remembered in found:
+        for query, epochs, now, before, remembered in answers_made:
             if remembered is not None:
                 self.remembered.append(remembered)
             signed = [before.with_columns(diff=-pl.col("diff")), now.with_columns(diff=pl.lit(1, pl.Int64))]

@@ -61,13 +61,13 @@ def element(name: str, /, *inside: str, **attributes: Value) -> str:
     '<rect x="0.33" width="20" fill="#fff"><title>a &lt; b</title></rect>'
     """
     title = attributes.pop("title", None)
-    written = "".join(
+    attribute_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{in_html(value) if isinstance(value, str) else number(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     content = (f"<title>{in_html(str(title))}</title>" if title else "") + "".join(inside)
-    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
+    return f"<{name}{attribute_text}>{content}</{name}>" if content else f"<{name}{attribute_text}/>"
 
 
 def number(value: float) -> str:

@@ -38,11 +38,11 @@ def rows_that_differ(before: StoreInfo | None, state: StoreInfo, table: str, col
     DataFrame
         The columns of rows that came or went; of a file that was written anew also those that are the same.
     """
-    now = set(state.table(table).files)
-    then = set() if before is None else set(before.table(table).files)
-    parts = [_rows_of(state, sorted(now - then), table, columns)]
+    files_now = set(state.table(table).files)
+    files_before = set() if before is None else set(before.table(table).files)
+    parts = [_rows_of(state, sorted(files_now - files_before), table, columns)]
     if before is not None:
-        parts.append(_rows_of(before, sorted(then - now), table, columns))
+        parts.append(_rows_of(before, sorted(files_before - files_now), table, columns))
     return pl.concat(parts)
 
 

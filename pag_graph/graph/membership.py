@@ -26,17 +26,17 @@ _DENSE = 4
 """Numbers are looked up in a table as long as it is at most so many times longer than they are many."""
 
 
-def places(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def places(known: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where numbers are in a list of different ones, -1 where they are not."""
     low = int(known.min())
-    if int(known.max()) - low <= _DENSE * (len(known) + len(wanted)):
+    if int(known.max()) - low <= _DENSE * (len(known) + len(numbers)):
         # Epochs mostly count on by one: a table of all of them takes a quarter of the time of a search.
         table = np.full(int(known.max()) - low + 2, -1)
         table[known - low] = np.arange(len(known))
-        return table[np.clip(wanted, low - 1, int(known.max()) + 1) - low]
+        return table[np.clip(numbers, low - 1, int(known.max()) + 1) - low]
     order = np.argsort(known)
-    at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-    return np.where(known[order[at]] == wanted, order[at], -1)
+    rows = np.minimum(np.searchsorted(known[order], numbers), len(known) - 1)
+    return np.where(known[order[rows]] == numbers, order[rows], -1)
 
 
 def epochs_between(low: int, high: int) -> pl.Expr:
@@ -46,9 +46,9 @@ def epochs_between(low: int, high: int) -> pl.Expr:
 
 def can_touch(lowest_epoch: int, end_ns: int, after_ns: int = -1) -> pl.Expr:
     """Say of a file of edges whether any of them can touch a stretch of time (see `_touches`)."""
-    near = (pl.col("max_epoch") >= lowest_epoch) & (pl.col("min_start_ns") <= end_ns)
+    may_overlap = (pl.col("max_epoch") >= lowest_epoch) & (pl.col("min_start_ns") <= end_ns)
     lasts = pl.max_horizontal("max_duration_ns", 0)
-    return (near | (pl.col("min_duration_ns") < 0)) & (pl.col("max_start_ns") + lasts > after_ns)
+    return (may_overlap | (pl.col("min_duration_ns") < 0)) & (pl.col("max_start_ns") + lasts > after_ns)
 
 
 def near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr, pl.Expr]:
@@ -77,12 +77,12 @@ def labels(run: Run, epochs: I64) -> tuple[I64, I64]:
     known = run.epochs["epoch"].to_numpy()
     ended = run.epochs["end_ns"][-1] >= run.end_ns
     last = np.iinfo(np.int64).max if ended else known[-1]
-    at = places(known, epochs)
+    rows = places(known, epochs)
     removed = run.info.removed
     first = np.iinfo(np.int64).min if removed is None else removed.last_epoch + 1
     low = np.append(first, known[:-1] + 1)
     high = np.append(known[:-1], last)
-    return low[at], high[at]
+    return low[rows], high[rows]
 
 
 def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> tuple[I64 | None, I64]:
@@ -121,8 +121,8 @@ def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: B
 
 def _among(values: I64, low: I64, high: I64) -> I64:
     """Return per value the range, of several that follow each other, that it lies in, or -1."""
-    at = np.searchsorted(high, values)
-    out = at == len(high)
-    at[out] = 0
-    at[out | (values < low[at])] = -1
-    return at
+    ranges = np.searchsorted(high, values)
+    beyond = ranges == len(high)
+    ranges[beyond] = 0
+    ranges[beyond | (values < low[ranges])] = -1
+    return ranges

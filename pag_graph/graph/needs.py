@@ -37,8 +37,8 @@ class Needs(Enum):
 
     def met_by(self, rules: RuleSet) -> bool:
         """Say whether runs built by these rules have what is needed."""
-        met = {Needs.ALIGNED_CLOCKS: aligned, Needs.ISLANDS: epochs_are_islands}
-        return self is Needs.NOTHING or met[self](rules)
+        checks = {Needs.ALIGNED_CLOCKS: aligned, Needs.ISLANDS: epochs_are_islands}
+        return self is Needs.NOTHING or checks[self](rules)
 
     @property
     def rule_sets(self) -> frozenset[RuleSet]:

@@ -66,7 +66,7 @@ def peers_of(workers: Iterable[int], ran: Mapping[int, Mapping[int, int]]) -> di
     -----
     Workers with the same set of operators are alike. Two such sets of workers are alike as well if each spends more
     than half of its time in operators that the other runs too: which of several executors ran the few tasks of a stage
-    is chance, and a checkpoint that all take makes nobody alike. Who is like one member of a group belongs to it.
+    is chance, and a checkpoint that all take makes nobody alike. A worker like one member of a group belongs to it.
     Workers that ran no operator are alike. O(different sets of operators squared).
     """
     kinds: dict[frozenset[int], list[int]] = {}
@@ -76,10 +76,13 @@ def peers_of(workers: Iterable[int], ran: Mapping[int, Mapping[int, int]]) -> di
     for kind, members in kinds.items():
         spent[kind] = sum((Counter(ran.get(worker, {})) for worker in members), Counter())
     group = {kind: members[0] for kind, members in kinds.items()}
-    for one, other in combinations(kinds, 2):
-        shared = one & other
-        if all(2 * sum(spent[kind][operator] for operator in shared) > spent[kind].total() for kind in (one, other)):
-            first, second = sorted((group[one], group[other]))
+    for first_kind, second_kind in combinations(kinds, 2):
+        shared = first_kind & second_kind
+        if all(
+            2 * sum(spent[kind][operator] for operator in shared) > spent[kind].total()
+            for kind in (first_kind, second_kind)
+        ):
+            first, second = sorted((group[first_kind], group[second_kind]))
             group = {kind: first if number == second else number for kind, number in group.items()}
-    found = {worker: group[kind] for kind, members in kinds.items() for worker in members}
-    return dict(sorted(found.items()))
+    lowest_of_group = {worker: group[kind] for kind, members in kinds.items() for worker in members}
+    return dict(sorted(lowest_of_group.items()))

@@ -83,12 +83,12 @@ class Run:
             `epochs` that can hold them are read, however many there are before.
         """
         ends = self._epochs_where("end_ns", instant_ns)
-        wanted = pl.concat([self._epochs_where("epoch", epoch), ends])
-        if not wanted.height:
+        epochs_kept = pl.concat([self._epochs_where("epoch", epoch), ends])
+        if not epochs_kept.height:
             return self
         # Their windows also show events of epochs that have ended before.
-        events = self._epochs_where("exit_ns", int(wanted["start_ns"].min()))  # type: ignore[arg-type]
-        first = pl.concat([wanted, events]).sort("epoch").row(0, named=True)
+        events = self._epochs_where("exit_ns", int(epochs_kept["start_ns"].min()))  # type: ignore[arg-type]
+        first = pl.concat([epochs_kept, events]).sort("epoch").row(0, named=True)
         if first["start_ns"] <= self.begin_ns:
             return self
         removed = Removed(epochs=0, last_epoch=first["epoch"] - 1, end_ns=first["start_ns"])
@@ -136,12 +136,12 @@ class Run:
         """Whether there is the table `traffic`, which stores of earlier releases lack."""
         return TRAFFIC in self.info.tables
 
-    def require_aligned(self, what: str, hint: str = "Build the trace with `--rules timely`.") -> None:
+    def require_aligned(self, subject: str, hint: str = "Build the trace with `--rules timely`.") -> None:
         """Refuse what compares times of different workers, where that means nothing.
 
         Parameters
         ----------
-        what
+        subject
             What needs aligned clocks, as the beginning of a sentence.
         hint
             What to do instead.
@@ -152,7 +152,7 @@ class Run:
             If every worker keeps its own clock.
         """
         if not self.aligned:
-            message = f"{what}, and runs of the rule set {self.rules} keep every worker's own."
+            message = f"{subject}, and runs of the rule set {self.rules} keep every worker's own."
             raise UnsupportedPlanError(message, hint)
 
     def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
@@ -172,8 +172,8 @@ class Run:
     @cached_property
     def epochs(self) -> pl.DataFrame:
         """Rows of `PAG_EPOCHS`, in time order."""
-        gone = self.info.removed
-        rows = self.scan("epochs") if gone is None else self.between("epochs", gone.last_epoch + 1, _LAST)
+        removed = self.info.removed
+        rows = self.scan("epochs") if removed is None else self.between("epochs", removed.last_epoch + 1, _LAST)
         return rows.sort("epoch").collect()
 
     @cached_property
@@ -215,7 +215,7 @@ class Run:
 
     def peer_group(self, worker: int) -> list[int]:
         """Return the workers that a worker can be compared with, itself included, ascending."""
-        return [other for other, group in self.peers.items() if group == self.peers[worker]]
+        return [peer for peer, group in self.peers.items() if group == self.peers[worker]]
 
     @property
     def unlike(self) -> bool:
@@ -342,13 +342,15 @@ class Run:
         if every_ns < 1 or step < 1:
             message = f"Windows of {every_ns} ns, every {step} ns: both must be at least 1 ns."
             raise InvalidParameterError(message)
-        whole = self._free(*(between or (self.begin_ns, self.end_ns)))
+        stretch = self._free(*(between or (self.begin_ns, self.end_ns)))
         # The first start whose window reaches the end is the last one.
-        starts = range(whole.start_ns, min(whole.end_ns, max(whole.end_ns - every_ns, whole.start_ns) + step), step)
+        starts = range(
+            stretch.start_ns, min(stretch.end_ns, max(stretch.end_ns - every_ns, stretch.start_ns) + step), step
+        )
         if len(starts) > _MOST_WINDOWS:
             message = f"That makes {len(starts):,} windows; at most {_MOST_WINDOWS:,} are made."
             raise InvalidParameterError(message, "Ask for longer steps, or a shorter stretch.")
-        return [self.stretch(start, min(start + every_ns, whole.end_ns)) for start in starts]
+        return [self.stretch(start, min(start + every_ns, stretch.end_ns)) for start in starts]
 
     @property
     def rounds(self) -> list[int]:
@@ -369,14 +371,14 @@ class Run:
         return self.window(epoch=ranked.sort("span", "epoch", descending=[True, False])["epoch"][0])
 
     def _row(self, epoch: int | None, role: EpochRole | str | None) -> dict[str, Any]:
-        wanted = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
-        rows = self.epochs.filter(wanted).to_dicts()
+        is_chosen = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
+        rows = self.epochs.filter(is_chosen).to_dicts()
         if not rows:
             known = self.epochs["epoch"].to_list()
-            what = f"epoch {epoch}" if role is None else str(role)
-            message = f"{self.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
-            if (gone := self.info.removed) is not None:
-                message += f" Those up to {gone.last_epoch} were removed by its follower (`--keep`)."
+            sought = f"epoch {epoch}" if role is None else str(role)
+            message = f"{self.info.path} has no {sought}; it has epochs {known[0]} to {known[-1]}."
+            if (removed := self.info.removed) is not None:
+                message += f" Those up to {removed.last_epoch} were removed by its follower (`--keep`)."
             raise InvalidParameterError(message, f"List them: `pag info {self.info.path}`.", {"epoch": epoch})
         return rows[0]
 
@@ -399,10 +401,10 @@ class Run:
             raise InvalidParameterError(message)
         return self.stretch(start_ns, end_ns)
 
-    def stretch(self, start_ns: int, end_ns: int, **more: Any) -> Window:
+    def stretch(self, start_ns: int, end_ns: int, **fields: Any) -> Window:
         """Return the window between two instants of the run, unchecked; it may have no length."""
         lowest = self._lowest_epochs(np.array([start_ns]))
-        return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=int(lowest[0]), **more)
+        return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=int(lowest[0]), **fields)
 
     def _lowest_epochs(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bound the epochs that events at or after some instants can have, so that files without them are not read."""
@@ -411,10 +413,10 @@ class Run:
         # A row stands for all epochs after the row before it: those that nobody ended have none of their own.
         before = -1 if self.info.removed is None else self.info.removed.last_epoch
         lowest = self.epochs.select("exit_ns", lowest=pl.col("epoch").shift(1, fill_value=before) + 1)
-        left = lowest.drop_nulls().sort("exit_ns", descending=True)
+        by_exit = lowest.drop_nulls().sort("exit_ns", descending=True)
         # Row n: the lowest epoch of the n events of epochs that are left last.
-        least = np.append(0, np.minimum.accumulate(left["lowest"].to_numpy()))
-        count = np.searchsorted(-left["exit_ns"].to_numpy(), -starts, side="right")
+        least = np.append(0, np.minimum.accumulate(by_exit["lowest"].to_numpy()))
+        count = np.searchsorted(-by_exit["exit_ns"].to_numpy(), -starts, side="right")
         return np.asarray(least[count], dtype=np.int64)
 
     def snapshot(self, window: Window) -> Snapshot:
@@ -433,9 +435,9 @@ class Run:
         Where that gives fewer than `tasks` lists they are shorter, though not by much where there is little to do. The
         windows of a list are in time order, unless epochs are islands, which have none.
         """
-        there = int(self.epochs["edges"].sum()) or 1
-        edges = min(edges, max(FEWEST, -(-there // tasks)))
-        share = max(1, self.end_ns - self.begin_ns) * edges / there
+        all_edges = int(self.epochs["edges"].sum()) or 1
+        edges = min(edges, max(FEWEST, -(-all_edges // tasks)))
+        share = max(1, self.end_ns - self.begin_ns) * edges / all_edges
         begin = 0
         while begin < len(windows):
             end = begin + 1

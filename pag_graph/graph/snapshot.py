@@ -116,11 +116,11 @@ def _touches(window: Window) -> pl.Expr:
     """Say of edges whether a window of a run with aligned clocks shows any of them."""
     # A message with negative transfer ends before it starts; it is in the window if either end is. Comparing plain
     # columns first lets whole row groups be skipped.
-    near = (pl.col("epoch") >= window.lowest_epoch) & (pl.col("start_ns") <= window.end_ns)
+    may_touch = (pl.col("epoch") >= window.lowest_epoch) & (pl.col("start_ns") <= window.end_ns)
     end = pl.col("start_ns") + pl.col("duration_ns")
     begins = pl.max_horizontal("start_ns", end) > window.after_ns if window.after_ns >= 0 else pl.lit(value=True)
     ends = pl.min_horizontal("start_ns", end) <= window.end_ns
-    return (near | (pl.col("duration_ns") < 0)) & begins & ends
+    return (may_touch | (pl.col("duration_ns") < 0)) & begins & ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,8 +210,8 @@ class Snapshot:
             duration_ns=pl.when(pl.col("duration_ns") < 0).then("duration_ns").otherwise(to - from_),
         )
         # Against the borders the uncut columns are compared: all expressions above read them too.
-        kept = self.edges.select((~before & ~after) | ((pl.col("duration_ns") >= 0) & (to > from_))).to_series()
-        return cut.filter(kept).sort("dst", "src", "edge_dst", "edge_src")
+        is_kept = self.edges.select((~before & ~after) | ((pl.col("duration_ns") >= 0) & (to > from_))).to_series()
+        return cut.filter(is_kept).sort("dst", "src", "edge_dst", "edge_src")
 
     def vertices(self) -> pa.Table:
         """Return the vertices that the edges touch, rows of `PAG_VERTICES` sorted by `id`."""
@@ -220,5 +220,5 @@ class Snapshot:
         epochs = pl.concat([self.edges["src_epoch"], self.edges["epoch"]]).to_numpy()
         if not len(epochs):
             return self.run.scan("vertices").head(0).collect().to_arrow()
-        near = self.run.between("vertices", int(epochs.min()), int(epochs.max()))
-        return near.join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect().to_arrow()
+        nearby = self.run.between("vertices", int(epochs.min()), int(epochs.max()))
+        return nearby.join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect().to_arrow()

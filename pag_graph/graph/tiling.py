@@ -82,11 +82,11 @@ class Tiling:
 
 def is_type(edges: pl.DataFrame, *kinds: ActivityType) -> Bools:
     """Say per edge, its `type` as `TYPES`, whether it is of one of the types."""
-    number, found = edges["type"].to_physical().to_numpy(), np.zeros(edges.height, np.bool_)
+    number, matches = edges["type"].to_physical().to_numpy(), np.zeros(edges.height, np.bool_)
     # A few comparisons of bytes take a tenth of the time of a look-up in a table.
     for kind in kinds:
-        found |= number == _KINDS.index(kind)
-    return found
+        matches |= number == _KINDS.index(kind)
+    return matches
 
 
 def tile(snapshot: Snapshot, belongs: Belongs, windows: Sequence[Window] | None = None) -> Tiling:
@@ -129,8 +129,8 @@ def read_tiling(run: Run, windows: Sequence[Window], columns: Sequence[str], bel
     Tiling
         All its edges are in memory.
     """
-    wanted = list(dict.fromkeys([*_NEEDED, "type", *columns]))
-    edges = scan_near(run, windows, belongs).select(wanted).with_columns(pl.col("type").cast(TYPES))
+    needed = list(dict.fromkeys([*_NEEDED, "type", *columns]))
+    edges = scan_near(run, windows, belongs).select(needed).with_columns(pl.col("type").cast(TYPES))
     return _arranged(run, windows, edges.collect(), belongs)
 
 
@@ -181,8 +181,8 @@ def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs:
     blocks, order = arrange(window, len(windows), np.column_stack([key if edge is None else key[edge] for key in keys]))
     if edge is not None:
         order = edge[order]
-    same = len(order) == edges.height and bool(np.all(order[:-1] + 1 == order[1:]))
-    return Tiling(run=run, windows=windows, first=blocks, edges=edges if same else edges[order])
+    in_order = len(order) == edges.height and bool(np.all(order[:-1] + 1 == order[1:]))
+    return Tiling(run=run, windows=windows, first=blocks, edges=edges if in_order else edges[order])
 
 
 def ranks(values: I64) -> tuple[I64, I64]:
@@ -191,8 +191,8 @@ def ranks(values: I64) -> tuple[I64, I64]:
         return values, values
     low, high = int(values.min()), int(values.max())
     if high - low > _FEW * len(values):
-        known, found = np.unique(values, return_inverse=True)
-        return found, known
+        known, rank_of_value = np.unique(values, return_inverse=True)
+        return rank_of_value, known
     present = np.bincount(values - low) > 0
     return (np.cumsum(present) - 1)[values - low], np.flatnonzero(present) + low
 

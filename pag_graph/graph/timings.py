@@ -52,14 +52,14 @@ def lags(timings: pa.Table, *, by_size: bool = False) -> list[Lag]:
         return []
     rows = timings["rows"].to_numpy()
     sizes = 10 ** np.floor(np.log10(np.maximum(rows, 1))).astype(np.int64) if by_size else np.zeros(len(rows), np.int64)
-    found = []
+    lags_found = []
     for span, (begin, end) in SPANS.items():
         took = timings[end].to_numpy() - timings[begin].to_numpy()
         for size in np.unique(sizes).tolist():
             ordered = np.sort(took[sizes == size])
             ranks = (_rank(len(ordered), share) for share in (50, 99, 100))
-            found.append(Lag(span, size, len(ordered), *(int(ordered[rank]) for rank in ranks)))
-    return found
+            lags_found.append(Lag(span, size, len(ordered), *(int(ordered[rank]) for rank in ranks)))
+    return lags_found
 
 
 def _rank(count: int, percent: int) -> int:

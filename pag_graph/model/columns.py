@@ -9,8 +9,8 @@ __all__ = ["column", "is_optional"]
 
 def column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False, optional: bool = False) -> pa.Field:
     """Declare a column; a file may lack one that is optional, and all its values are null then."""
-    more = {"optional": "files may lack it"} if optional else {}
-    return pa.field(name, kind, nullable=null or optional, metadata={"doc": meaning, **more})
+    optional_note = {"optional": "files may lack it"} if optional else {}
+    return pa.field(name, kind, nullable=null or optional, metadata={"doc": meaning, **optional_note})
 
 
 def is_optional(declared: pa.Field) -> bool:

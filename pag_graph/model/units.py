@@ -86,9 +86,9 @@ def size_bytes(text: str) -> int:
     return value
 
 
-def _whole_number(found: re.Match[str] | None, units: Mapping[str, int], smallest: str) -> int | None:
+def _whole_number(match: re.Match[str] | None, units: Mapping[str, int], smallest: str) -> int | None:
     """Return a number with its unit, `smallest` unless it has one, in that unit; None if it is none, or not whole."""
-    value = Decimal(found[1]) * units[found[2] or smallest] if found else None
+    value = Decimal(match[1]) * units[match[2] or smallest] if match else None
     return None if value is None or value != int(value) else int(value)
 
 
@@ -103,7 +103,7 @@ def printable(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-def short(value: Any, most: int) -> Any:
+def short(value: Any, letters: int) -> Any:
     """Return a value as it is, but of a text that is longer than anybody reads its first letters.
 
     Examples
@@ -111,7 +111,7 @@ def short(value: Any, most: int) -> Any:
     >>> short("Exchange", 4), short("Map", 4), short(12345, 4)
     ('Exch…', 'Map', 12345)
     """
-    return f"{value[:most]}…" if isinstance(value, str) and len(value) > most else value
+    return f"{value[:letters]}…" if isinstance(value, str) and len(value) > letters else value
 
 
 def printable_lines(text: str) -> str:

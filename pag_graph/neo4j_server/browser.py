@@ -184,7 +184,7 @@ def confined(page: bytes, host: str = _HOST) -> bytes:
     """
     # A policy has no form for addresses of IPv6; a page that comes from one is itself its host.
     named = dict.fromkeys((_HOST, "localhost", *([] if ":" in host else [host])))
-    policy = _POLICY.format(hosts=" ".join(f"http://{each}:*" for each in named))
+    policy = _POLICY.format(hosts=" ".join(f"http://{name}:*" for name in named))
     meta = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}"/>'
     return re.sub(rb"<head[^>]*>", lambda head: head[0] + meta.encode(), page, count=1)
 
@@ -259,11 +259,11 @@ def for_browser(query: Query, text: str) -> str:
         What is left to be set are the parameters that the guide's first box sets. Two queries may call parameters the
         same that have different defaults, and Browser has one value for a name.
     """
-    defaults = {each.name: json.dumps(each.default) for each in query.params.values() if not each.required}
+    defaults = {param.name: json.dumps(param.default) for param in query.params.values() if not param.required}
     lines = text.splitlines(keepends=True)
     # Comments say `$name` of nothing, but the header's text stays as it is.
     return "".join(
-        line if line.startswith("//") else re.sub(r"\$(\w+)", lambda found: defaults.get(found[1], found[0]), line)
+        line if line.startswith("//") else re.sub(r"\$(\w+)", lambda match: defaults.get(match[1], match[0]), line)
         for line in lines
     )
 

@@ -50,8 +50,8 @@ def copy(target: Path, home: Path | None = None, *, replace: bool = False, progr
         message = f"The Neo4j server in {source} has no database to copy."
         raise Neo4jError(message, "Load a run first: `pag neo4j start`, `pag neo4j load STORE`.", {"home": str(source)})
     if target.joinpath(*database).exists() and not (replace and is_read_only(target)):
-        what = "an earlier copy" if is_read_only(target) else "a server that is no copy"
-        message = f"{target} is the home of {what}."
+        owner = "an earlier copy" if is_read_only(target) else "a server that is no copy"
+        message = f"{target} is the home of {owner}."
         raise Neo4jError(message, "Name a new folder, or replace an earlier copy by --replace.", {"home": str(target)})
     for folder in (source, target):
         if server.status(folder).running:
@@ -60,13 +60,13 @@ def copy(target: Path, home: Path | None = None, *, replace: bool = False, progr
     with held(target):
         (target / READ_ONLY).touch()
     # What a killed call has left there is written over.
-    between, again = target / "import", "--overwrite-destination=true"
+    between, overwrite = target / "import", "--overwrite-destination=true"
     report("dump", 0, 1)
-    server.administer(["database", "dump", "neo4j", f"--to-path={between}", again], source)
+    server.administer(["database", "dump", "neo4j", f"--to-path={between}", overwrite], source)
     report("dump", 1, 1)
     report("load", 0, 1)
     with importing(target):
-        server.administer(["database", "load", "neo4j", f"--from-path={between}", again], target)
+        server.administer(["database", "load", "neo4j", f"--from-path={between}", overwrite], target)
     (between / "neo4j.dump").unlink()
     report("load", 1, 1)
     return target

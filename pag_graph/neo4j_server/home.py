@@ -118,18 +118,18 @@ def check_home(home: Path) -> None:
     Neo4jError
         When it is not.
     """
-    theirs, ours = version_of(home), neo4j_version()
+    home_version, own_version = version_of(home), neo4j_version()
     # The two files are all there is while another process makes this home.
-    if theirs is None and home.exists() and {path.name for path in home.iterdir()} - {"lock", "version.new"}:
+    if home_version is None and home.exists() and {path.name for path in home.iterdir()} - {"lock", "version.new"}:
         message = f"{home} is not empty and is not the home of a Neo4j server."
         raise Neo4jError(message, "Name another folder, which may be new.", {"home": str(home)})
-    if theirs not in {None, ours}:
-        message = f"The data in {home} was made by Neo4j {theirs}; this release runs Neo4j {ours}."
+    if home_version not in {None, own_version}:
+        message = f"The data in {home} was made by Neo4j {home_version}; this release runs Neo4j {own_version}."
         hint = (
             f"Empty {home} with `pag neo4j reset`, or name another home, and load the runs again from their stores "
             "with `pag neo4j load`; to keep the old data, use the release that made it."
         )
-        raise Neo4jError(message, hint, {"home": str(home), "found": theirs, "expected": ours})
+        raise Neo4jError(message, hint, {"home": str(home), "found": home_version, "expected": own_version})
 
 
 def version_of(home: Path) -> str | None:
@@ -199,7 +199,7 @@ def admin_tool(home: Path, jars: Path, arguments: Sequence[str], heap: str) -> s
     Neo4jError
         When it fails, with the last lines of what it printed.
     """
-    done = subprocess.run(
+    process = subprocess.run(
         [*admin_command(jars, heap), *arguments],
         env=environment(home, jars),
         stdin=subprocess.DEVNULL,
@@ -208,8 +208,8 @@ def admin_tool(home: Path, jars: Path, arguments: Sequence[str], heap: str) -> s
         text=True,
         check=False,
     )
-    if done.returncode:
-        said = "".join(f"\n    {line}" for line in done.stdout.splitlines()[-_LOG_LINES:])
-        message = f"neo4j-admin {' '.join(arguments[:2])} failed with exit code {done.returncode}:{said}"
-        raise Neo4jError(message, None, {"home": str(home), "exit_code": done.returncode})
-    return done.stdout
+    if process.returncode:
+        last_lines = "".join(f"\n    {line}" for line in process.stdout.splitlines()[-_LOG_LINES:])
+        message = f"neo4j-admin {' '.join(arguments[:2])} failed with exit code {process.returncode}:{last_lines}"
+        raise Neo4jError(message, None, {"home": str(home), "exit_code": process.returncode})
+    return process.stdout

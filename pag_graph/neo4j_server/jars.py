@@ -174,10 +174,10 @@ def _fetch(jars: Sequence[Jar], staging: Path, report: Progress) -> list[str]:
         path = staging / jar.file_name
         if path.exists() and not jar.is_intact(path):
             path.unlink()
-    wanted = [jar for jar in jars if not (staging / jar.file_name).exists()]
+    missing = [jar for jar in jars if not (staging / jar.file_name).exists()]
     maven = MavenContext(repo_cache=repository, timeout=_TIMEOUT_S)
     failures: list[str] = []
-    report(_FETCHING, len(jars) - len(wanted), len(jars))
+    report(_FETCHING, len(jars) - len(missing), len(jars))
 
     def fetch(jar: Jar) -> None:
         if len(failures) < _FAILURES:
@@ -189,7 +189,7 @@ def _fetch(jars: Sequence[Jar], staging: Path, report: Progress) -> list[str]:
                 failures.append(f"{jar.file_name}: {error}")
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for arrived, _ in enumerate(pool.map(fetch, wanted), len(jars) - len(wanted) + 1):
+        for arrived, _ in enumerate(pool.map(fetch, missing), len(jars) - len(missing) + 1):
             report(_FETCHING, arrived - len(failures), len(jars))
     return failures
 
@@ -205,8 +205,8 @@ def _check_complete(missing: Sequence[Jar], folder: Path, failures: Sequence[str
     lacking = [jar.file_name for jar in missing if not (folder / jar.file_name).exists()]
     if not lacking:
         return
-    said = "".join(f"\n    {line}" for line in failures[:_FAILURES])
-    message = f"{len(lacking)} of Neo4j's {len(locked_jars())} jars could not be fetched:{said}"
+    reasons = "".join(f"\n    {line}" for line in failures[:_FAILURES])
+    message = f"{len(lacking)} of Neo4j's {len(locked_jars())} jars could not be fetched:{reasons}"
     hint = (
         "Connect this computer to the internet and try again: the jars that arrived are kept. "
         "Behind a proxy, set HTTPS_PROXY."
@@ -223,16 +223,16 @@ def find_java() -> Path:
         When there is none; the message lists what was found instead.
     """
     candidates = [str(Path(home, "bin", "java"))] if (home := os.environ.get("JAVA_HOME")) else []
-    candidates += [found] if (found := shutil.which("java")) else []
-    seen = []
+    candidates += [on_path] if (on_path := shutil.which("java")) else []
+    too_old = []
     for java in candidates:
         version = _java_version(java)
         if version >= _JAVA_MINIMUM:
             return Path(java)
-        seen.append(f"{java} ({f'version {version}' if version else 'does not run'})")
-    message = f"Neo4j needs Java {_JAVA_MINIMUM} or later; found: {', '.join(seen) or 'none'}."
+        too_old.append(f"{java} ({f'version {version}' if version else 'does not run'})")
+    message = f"Neo4j needs Java {_JAVA_MINIMUM} or later; found: {', '.join(too_old) or 'none'}."
     hint = f"Install a Java {_JAVA_MINIMUM} or 21 runtime, or let JAVA_HOME name the folder of one."
-    raise Neo4jError(message, hint, {"found": seen})
+    raise Neo4jError(message, hint, {"found": too_old})
 
 
 def _java_version(java: str) -> int:
@@ -241,8 +241,8 @@ def _java_version(java: str) -> int:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    return int(match[1]) if match else 0
 
 
 @contextmanager

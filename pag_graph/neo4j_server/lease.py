@@ -107,14 +107,14 @@ def held(
     lease = Lease(
         run=run, holder=f"{_process(os.getpid())}/{uuid.uuid4().hex}", lanes=lanes, lease_ms=int(lease_s * 1000)
     )
-    gone: set[str] = set()
+    ended_holders: set[str] = set()
     deadline = time.monotonic() + _WAIT_S
     while True:
         values = {
             "run": run,
             "lanes": list(range(lanes)),
             "holder": lease.holder,
-            "gone": sorted(gone),
+            "gone": sorted(ended_holders),
             "lease_ms": lease.lease_ms,
         }
         row = driver.execute_query(load_query("load/lease_take").text, values).records[0]
@@ -122,7 +122,7 @@ def held(
         if holder == lease.holder:
             break
         if has_ended(holder):
-            gone.add(holder)
+            ended_holders.add(holder)
             continue
         if time.monotonic() > deadline:
             message = f"Another load of run {run} is under way, and has been for {_WAIT_S:g} s."
@@ -140,8 +140,8 @@ def held(
 
 def has_ended(holder: str) -> bool:
     """Tell whether a holder was a process of this machine that has ended."""
-    machine, _, rest = holder.partition(":")
-    pid, _, ticks = rest.partition("/")[0].partition(":")
+    machine, _, process_id = holder.partition(":")
+    pid, _, ticks = process_id.partition("/")[0].partition(":")
     if machine == _UNKNOWN:
         return False
     return machine == _machine() and pid.isdigit() and str(start_ticks(int(pid)) or 0) != ticks

@@ -116,8 +116,8 @@ def start(
             return status(home)
         if is_half_imported(home):
             message = f"A bulk import into {home} was interrupted, so its data is incomplete."
-            again = "pag neo4j copy --replace" if is_read_only(home) else "pag neo4j load STORE --bulk"
-            hint = f"Repeat the import (`{again}`), or empty the server: `pag neo4j reset`."
+            import_command = "pag neo4j copy --replace" if is_read_only(home) else "pag neo4j load STORE --bulk"
+            hint = f"Repeat the import (`{import_command}`), or empty the server: `pag neo4j reset`."
             raise Neo4jError(message, hint, {"home": str(home)})
         bolt = free_port(bolt_port, fixed=fixed_ports, host=listen)
         http = free_port(http_port, fixed=fixed_ports, besides=bolt, host=listen)
@@ -264,8 +264,8 @@ def administer(arguments: Sequence[str], home: Path | None = None, *, heap: str 
         return admin_tool(home, install(), arguments, heap)
 
 
-def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None, host: str = HOST) -> int:
-    """Return `wanted` or, unless `fixed`, the next port on `host` that is free and not `besides`.
+def free_port(port_wanted: int, *, fixed: bool = False, besides: int | None = None, host: str = HOST) -> int:
+    """Return `port_wanted` or, unless `fixed`, the next port on `host` that is free and not `besides`.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None, h
         When there is none.
     """
     # A server that was killed holds its port until the system has taken it apart.
-    tried = [wanted] * _FIXED_TRIES if fixed else range(wanted, min(wanted + _PORTS_TRIED, 65536))
+    tried = [port_wanted] * _FIXED_TRIES if fixed else range(port_wanted, min(port_wanted + _PORTS_TRIED, 65536))
     for number, candidate in enumerate(tried):
         if fixed and number:
             time.sleep(_FIXED_PAUSE_S)
@@ -284,8 +284,10 @@ def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None, h
             port = int(probe.getsockname()[1])
             if port != besides:
                 return port
-    message = f"Port {wanted} is taken." if fixed else f"No port from {wanted} to {tried[-1]} is free."
-    raise Neo4jError(message, "Name other ports: `pag neo4j start --bolt-port ... --http-port ...`.", {"port": wanted})
+    message = f"Port {port_wanted} is taken." if fixed else f"No port from {port_wanted} to {tried[-1]} is free."
+    raise Neo4jError(
+        message, "Name other ports: `pag neo4j start --bolt-port ... --http-port ...`.", {"port": port_wanted}
+    )
 
 
 def _wait_until_ready(
@@ -306,7 +308,7 @@ def _wait_until_ready(
     while (trouble := _trouble(home, process)) is not None:
         passed = time.monotonic() - began
         report("starting Neo4j", round(passed), round(timeout_s))
-        console, own = home / "logs" / "console.log", home / "logs" / "neo4j.log"
+        console, server_log = home / "logs" / "console.log", home / "logs" / "neo4j.log"
         context = {"home": str(home), "pid": process.pid, "log": str(console)}
         if isinstance(trouble, neo4j.exceptions.AuthError):
             message = f"The Neo4j server in {home} refuses the password in {home / 'password'}."
@@ -321,12 +323,12 @@ def _wait_until_ready(
         if lacks is not None:
             raise _OutOfMemoryError(lacks[1]) from trouble
         if not alive or passed > timeout_s:
-            what = f"does not answer after {timeout_s:g} s" if alive else "ended while it was starting"
+            problem = f"does not answer after {timeout_s:g} s" if alive else "ended while it was starting"
             # The console has words only if things went wrong before the server had a log, or badly.
-            lines = tail(console, _LOG_LINES) or tail(own, _LOG_LINES)
-            said = "".join(f"\n    {line}" for line in lines)
-            message = f"The Neo4j server in {home} {what}. The last lines of its log:{said}"
-            hint = "Give it more time (timeout) or memory (heap)." if alive else f"See {console} and {own}."
+            lines = tail(console, _LOG_LINES) or tail(server_log, _LOG_LINES)
+            last_lines = "".join(f"\n    {line}" for line in lines)
+            message = f"The Neo4j server in {home} {problem}. The last lines of its log:{last_lines}"
+            hint = "Give it more time (timeout) or memory (heap)." if alive else f"See {console} and {server_log}."
             raise Neo4jError(message, hint, context) from trouble
         time.sleep(POLL_S)
 

@@ -40,14 +40,14 @@ def log_sizes(home: Path) -> dict[str, int]:
     return {name: (home / "logs" / name).stat().st_size for name in _LOGS if (home / "logs" / name).exists()}
 
 
-def find_trouble(home: Path, since: Mapping[str, int]) -> tuple[Trouble, str] | None:
+def find_trouble(home: Path, log_sizes_before: Mapping[str, int]) -> tuple[Trouble, str] | None:
     """Find in a server's log what it ran out of.
 
     Parameters
     ----------
     home
         The server's folder.
-    since
+    log_sizes_before
         From `log_sizes`: what stood in the logs before counts for nothing.
 
     Returns
@@ -59,7 +59,7 @@ def find_trouble(home: Path, since: Mapping[str, int]) -> tuple[Trouble, str] | 
         try:
             with (home / "logs" / name).open("rb") as file:
                 end = file.seek(0, os.SEEK_END)
-                before = since.get(name, 0)
+                before = log_sizes_before.get(name, 0)
                 # A log that is shorter now was begun anew.
                 file.seek(max(before if before <= end else 0, end - _MOST_READ))
                 lines = file.read().splitlines()
@@ -86,12 +86,12 @@ def out_of_memory(home: Path, heap: str, line: str) -> Neo4jError:
     return Neo4jError(message, hint, {"home": str(home), "heap": heap, "lacks": str(Trouble.MEMORY)})
 
 
-def heaps(wanted: str) -> Iterator[str]:
+def heaps(heap: str) -> Iterator[str]:
     """Return how much memory to try: what is wanted, then twice as much each time, up to half of the machine's.
 
     Parameters
     ----------
-    wanted
+    heap
         In Java's notation, such as ``512m``.
 
     Raises
@@ -99,12 +99,12 @@ def heaps(wanted: str) -> Iterator[str]:
     InvalidParameterError
         If it is in no such notation.
     """
-    found = re.fullmatch(r"(\d+)([kmgKMG]?)", wanted)
-    if found is None:
-        message = f"{wanted!r} is no amount of memory."
+    match = re.fullmatch(r"(\d+)([kmgKMG]?)", heap)
+    if match is None:
+        message = f"{heap!r} is no amount of memory."
         raise InvalidParameterError(message, "Write it as Java does: 512m, 2g.")
-    yield wanted
-    size = int(found[1]) * _UNITS[found[2].lower()]
-    most = min(size * _TIMES_MORE, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-    while (size := size * 2) <= most:
+    yield heap
+    size = int(match[1]) * _UNITS[match[2].lower()]
+    largest = min(size * _TIMES_MORE, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+    while (size := size * 2) <= largest:
         yield f"{size >> 20}m"

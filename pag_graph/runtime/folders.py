@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 
-def cache_folder(given: Path | None = None) -> Path:
-    """Return the absolute folder of caches: `given`, else ``$PAG_CACHE``, else ``pag-graph`` in the user's caches."""
-    return _folder(given, "PAG_CACHE", "XDG_CACHE_HOME", ".cache")
+def cache_folder(folder: Path | None = None) -> Path:
+    """Return the absolute folder of caches: `folder`, else ``$PAG_CACHE``, else ``pag-graph`` in the user's caches."""
+    return _folder(folder, "PAG_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
 def data_folder() -> Path:
@@ -16,8 +16,8 @@ def data_folder() -> Path:
     return _folder(None, "PAG_HOME", "XDG_DATA_HOME", ".local/share")
 
 
-def _folder(given: Path | None, variable: str, xdg_variable: str, fallback: str) -> Path:
-    named = given or os.environ.get(variable)
+def _folder(folder: Path | None, variable: str, xdg_variable: str, fallback: str) -> Path:
+    named = folder or os.environ.get(variable)
     if named:
         return Path(named).expanduser().resolve()
     return Path(os.environ.get(xdg_variable) or Path.home() / fallback).resolve() / "pag-graph"

@@ -50,7 +50,7 @@ def lock(file: int, *, shared: bool = False, wait: bool = False) -> Lock:
 def is_still(file: int, path: str | os.PathLike[str]) -> bool:
     """Tell whether an open file is the one at `path`: it may have been removed before it was locked."""
     try:
-        there = os.stat(path)  # noqa: PTH116  (beside fstat)
+        status = os.stat(path)  # noqa: PTH116  (beside fstat)
     except OSError:
         return False
-    return os.path.samestat(os.fstat(file), there)
+    return os.path.samestat(os.fstat(file), status)

@@ -120,8 +120,8 @@ class Answer:
         if self.analysis.scope is not Scope.RUN:
             options = dict(chosen)
         if self.analysis.scope is Scope.PAIR:
-            other, other_window = against
-            options |= {"against": other, **{f"against_{key}": value for key, value in other_window.items()}}
+            other_pag, other_window = against
+            options |= {"against": other_pag, **{f"against_{key}": value for key, value in other_window.items()}}
         self.result: pa.Table | Report = self.pag.analyse(name, self.parameters, **options)
         self.window = self.pag.run.choose(**chosen) if self.analysis.scope is Scope.WINDOW else None
 
@@ -146,11 +146,11 @@ class Answer:
             Plain values; the rows under their own name, with names of workers in ``labels``.
         """
         report: Report | None = None if self.result is self.table else self.result
-        told = self.analysis.plain(self.result, self.parameters, self.window, most=most)
+        plain = self.analysis.plain(self.result, self.parameters, self.window, most=most)
         name = self.analysis.rows
         return {
-            **told,
-            name: [{column: short(value, LETTERS) for column, value in row.items()} for row in told[name]],
+            **plain,
+            name: [{column: short(value, LETTERS) for column, value in row.items()} for row in plain[name]],
             "rows_name": name,
             "columns": list(self.analysis.columns) or self.table.column_names,
             "count": self.table.num_rows,
@@ -179,13 +179,13 @@ def _converted(analysis: Analysis[Any], values: Mapping[str, Any]) -> dict[str, 
 def why(opened: Opened, chosen: Mapping[str, Any], top: int = 5) -> dict[str, Any]:
     """Return the report of a window: its sections, and whether anything is wrong with it."""
     report: Any = opened.pag.why(**chosen)
-    (_, first), *others = report.sections(top=top)
+    (_, first), *sections = report.sections(top=top)
     return {
         "window": report.window.facts,
         "heading": first[0],
         "cause": first[1:],
         "alarm": bool(report.alarm),
-        "sections": [{"title": title, "statements": statements} for title, statements in others],
+        "sections": [{"title": title, "statements": statements} for title, statements in sections],
     }
 
 
@@ -246,14 +246,14 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
     InvalidParameterError
         If the window shows no such activity.
     """
-    asked = opened.ask(chosen)
-    snapshot = asked.snapshot
+    asked_window = opened.ask(chosen)
+    snapshot = asked_window.snapshot
     vertex = worker * _OF_WORKER + position
-    own = snapshot.local.filter(pl.col("dst") == vertex)
-    if not own.height:
+    activity_rows = snapshot.local.filter(pl.col("dst") == vertex)
+    if not activity_rows.height:
         message = f"{snapshot.window.name} shows no activity of worker {worker} that ends with its event {position}."
         raise InvalidParameterError(message)
-    edge = own.row(0, named=True)
+    edge = activity_rows.row(0, named=True)
     if not 0 <= hops <= MOST_HOPS:
         message = f"{hops} hops: there must be 0 to {MOST_HOPS}."
         raise InvalidParameterError(message)
@@ -261,7 +261,7 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
     return {
         "edge": edge,
         "operator": operators.get(edge["operator"]),
-        "slack_ns": _slack_of(asked.slack, edge),
+        "slack_ns": _slack_of(asked_window.slack, edge),
         "ended_by": _with_places(opened.pag.run, snapshot.enders.filter(pl.col("dst") == vertex)),
         "hops": _with_places(opened.pag.run, _hops(snapshot, vertex, hops)),
         "log": rows_of_steps(opened.pag.run, _as_step(edge)).to_dicts(),
@@ -278,8 +278,8 @@ def _as_step(edge: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def _slack_of(rows: pl.DataFrame, edge: Mapping[str, Any]) -> int | None:
-    own = rows.filter((pl.col("dst") == edge["dst"]) & (pl.col("src") == edge["src"]))
-    value = own["slack_ns"][0] if own.height else None
+    edge_rows = rows.filter((pl.col("dst") == edge["dst"]) & (pl.col("src") == edge["src"]))
+    value = edge_rows["slack_ns"][0] if edge_rows.height else None
     return None if value is None else int(value)
 
 
@@ -287,12 +287,12 @@ def _hops(snapshot: Snapshot, vertex: int, hops: int) -> pl.DataFrame:
     """Return the edges that lead to a vertex in at most so many steps, each with the least number as ``hop``."""
     edges = snapshot.edges.with_row_index("edge")
     reached, front = [edges.head(0).with_columns(hop=pl.lit(0))], [vertex]
-    seen: set[int] = set()
+    edges_seen: set[int] = set()
     for hop in range(1, hops + 1):
-        step = edges.filter(pl.col("dst").is_in(front) & ~pl.col("edge").is_in(list(seen)))
+        step = edges.filter(pl.col("dst").is_in(front) & ~pl.col("edge").is_in(list(edges_seen)))
         if not step.height:
             break
-        seen |= set(step["edge"].to_list())
+        edges_seen |= set(step["edge"].to_list())
         reached.append(step.with_columns(hop=pl.lit(hop)))
         front = step["src"].unique().to_list()
     return pl.concat(reached).drop("edge")

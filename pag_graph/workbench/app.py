@@ -123,7 +123,9 @@ class Workbench:
     async def path(self, request: Request) -> Response:
         """Draw the critical path of a window."""
         opened, chosen = await self.opened(request), _choice(request)
-        shown = (_number(request, "view_from"), _number(request, "view_to")) if "view_from" in _given(request) else None
+        shown = (
+            (_number(request, "view_from"), _number(request, "view_to")) if "view_from" in _query_of(request) else None
+        )
         pixels = _number(request, "pixels", 1_000)
         return _json(await self.work(partial(answers.path, opened, chosen, shown, max(1, min(pixels, 4_000)))))
 
@@ -149,7 +151,7 @@ class Workbench:
         opened, name = await self.opened(request), request.path_params["name"]
         form = request.path_params["form"]
         chosen, values = _choice(request), _parameters(request)
-        against = await self._against(request)
+        against = await self._compared_run(request)
         work = partial(_answered, opened, name, chosen, values, against, form)
         text = await self.work(work, replay=name in _REPLAYED)
         if form == "json":
@@ -161,27 +163,27 @@ class Workbench:
         }
         return Response(text, media_type="text/csv", headers=headers)
 
-    async def _against(self, request: Request) -> tuple[Pag | None, dict[str, Any]]:
-        given = _given(request)
-        other = given.get("against")
+    async def _compared_run(self, request: Request) -> tuple[Pag | None, dict[str, Any]]:
+        query = _query_of(request)
+        store = query.get("against")
         window = answers.choice(*(_optional(request, f"against_{name}") for name in ("epoch", "from", "to")))
-        if other is None:
+        if store is None:
             return None, window
-        opened = await self.work(partial(self.library.open, other))
+        opened = await self.work(partial(self.library.open, store))
         return opened.pag, window
 
     async def what_if(self, request: Request) -> Response:
         """Replay a window with changes."""
         opened, changes = await self.opened(request), request.query_params.getlist("change")
-        assumptions = _given(request).get("assumptions", "all")
+        assumptions = _query_of(request).get("assumptions", "all")
         work = partial(answers.replays, opened, _choice(request), changes, assumptions)
         return _json(await self.work(work, replay=True))
 
     async def motif(self, request: Request) -> Response:
         """Look for a motif."""
-        opened, given = await self.opened(request), _given(request)
+        opened, query = await self.opened(request), _query_of(request)
         epochs = answers.epochs_between(opened, *(_optional(request, name) for name in ("epoch", "last_epoch")))
-        work = partial(answers.motif, opened, given.get("pattern", ""), given.get("where") or None, epochs)
+        work = partial(answers.motif, opened, query.get("pattern", ""), query.get("where") or None, epochs)
         return _json(await self.work(work))
 
     async def events(self, request: Request) -> Response:
@@ -191,20 +193,20 @@ class Workbench:
         if self._streams >= STREAMS:
             raise BusyError
         last = request.headers.get("last-event-id", "")
-        seen = int(last) if last.isdecimal() and len(last) < len(str(2**53)) else _optional(request, "after")
+        last_epoch = int(last) if last.isdecimal() and len(last) < len(str(2**53)) else _optional(request, "after")
         version = _optional(request, "version")
 
-        async def told() -> AsyncIterator[bytes]:
+        async def event_bytes() -> AsyncIterator[bytes]:
             self._streams += 1
             try:
-                async for event in self.news.told(name, seen, version):
+                async for event in self.news.told(name, last_epoch, version):
                     if await request.is_disconnected():
                         return
                     yield event
             finally:
                 self._streams -= 1
 
-        return StreamingResponse(told(), media_type="text/event-stream")
+        return StreamingResponse(event_bytes(), media_type="text/event-stream")
 
 
 class BusyError(Exception):
@@ -244,16 +246,16 @@ def make_app(library: Library) -> Starlette:
         Route(f"{of_run}/events", bench.events),
         Route(of_run + "/analysis/{name:str}.{form:str}", bench.analysis),
     ]
-    handlers: Any = {PagGraphError: _told, BusyError: _busy}
+    handlers: Any = {PagGraphError: _error_answer, BusyError: _busy}
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
 async def _page_file(request: Request) -> Response:
     """Return a file of the page: one out of those that there are, so that a name is never a path."""
-    wanted = request.path_params.get("file", "index.html")
+    file_name = request.path_params.get("file", "index.html")
     for file in resources.files("pag_graph.workbench").joinpath("static").iterdir():
         kind = TYPES.get(file.name.rpartition(".")[2])
-        if file.name == wanted and kind:
+        if file.name == file_name and kind:
             return Response(file.read_bytes(), media_type=kind)
     return PlainTextResponse("There is no such file.", 404)
 
@@ -263,7 +265,7 @@ async def _definition(request: Request) -> Response:
     return PlainTextResponse(about(find_analysis(request.path_params["name"])))
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _error_answer(request: Request, error: Exception) -> Response:
     """Say what is wrong."""
     del request
     assert isinstance(error, PagGraphError)  # noqa: S101  (it is the handler of these)
@@ -309,7 +311,7 @@ def _json(value: Any, status: int = 200) -> Response:
     return Response(in_bytes(value), status, media_type="application/json")
 
 
-def _given(request: Request) -> dict[str, str]:
+def _query_of(request: Request) -> dict[str, str]:
     return dict(request.query_params)
 
 

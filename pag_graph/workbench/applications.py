@@ -36,7 +36,7 @@ MOST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptAnswer:
     state: Any
     """Sizes and times of the files that were read."""
     told: dict[str, Any]
@@ -54,7 +54,7 @@ class Applications:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _KeptAnswer] = OrderedDict()
         self._lock = Lock()
         self._results: Path | None = None
         self._end = ExitStack()
@@ -110,8 +110,8 @@ class Applications:
         if log is None:
             message = f"There is no application {name!r} here."
             raise StoreNotFoundError(message, "Go back to the list of runs.", {"log": name})
-        told = self._answered(name, log).told
-        return {**told, "store": self._library.store_of_trace(told["trace"]) or name}
+        answer_ = self._answered(name, log).told
+        return {**answer_, "store": self._library.store_of_trace(answer_["trace"]) or name}
 
     def graph(self, name: str) -> tuple[str, Path] | None:
         """Return an application's graph, made of its log as `pag spark LOG --out DIR` makes it.
@@ -130,22 +130,24 @@ class Applications:
         log = self.logs().get(name)
         return None if log is None else (log.name, self._answered(name, log).folder / STORE)
 
-    def _answered(self, name: str, log: LogFiles) -> _Kept:
+    def _answered(self, name: str, log: LogFiles) -> _KeptAnswer:
         state = tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in log.files)
         with self._lock:
-            kept = self._kept.get(name)
-            if kept is None or kept.state != state:
+            entry = self._kept.get(name)
+            if entry is None or entry.state != state:
                 if self._results is None:
                     self._results = self._end.enter_context(temporary_results())
                 folder = self._results / name
                 self._library.close(name)
-                kept = self._kept[name] = _Kept(state, _told(answer(log, folder=folder, replace=True)), folder)
+                entry = self._kept[name] = _KeptAnswer(
+                    state, _answer_facts(answer(log, folder=folder, replace=True)), folder
+                )
             self._kept.move_to_end(name)
             while len(self._kept) > KEPT:
                 oldest, dropped = self._kept.popitem(last=False)
                 self._library.close(oldest)
                 shutil.rmtree(dropped.folder)
-            return kept
+            return entry
 
 
 def _bounded(value: Any) -> Any:
@@ -157,7 +159,7 @@ def _bounded(value: Any) -> Any:
     return [_bounded(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def _told(answered: SparkAnswer) -> dict[str, Any]:
+def _answer_facts(answered: SparkAnswer) -> dict[str, Any]:
     diagnosis = answered.diagnosis
     verdict = [f"Most of the time: {answered.bound.text}."] if diagnosis.causes else nothing_lines(answered)
     svg, _, legend = timeline(answered).partition("</svg>")

@@ -45,16 +45,16 @@ def script() -> str:
     Modules import names with ``import { a, b as c } from "./x.js";`` or ``import("./x.js")``, and export what they
     declare: a test holds them to that.
     """
-    done: dict[str, str] = {}
-    wanted = [ENTRY]
-    while wanted:
-        name = wanted.pop()
-        if name in done:
+    functions: dict[str, str] = {}
+    todo = [ENTRY]
+    while todo:
+        name = todo.pop()
+        if name in functions:
             continue
         text = static(EXCHANGED.get(name, name))
-        done[name] = _as_function(text)
-        wanted += [module for _, module in _IMPORT.findall(text)] + _LATER.findall(text)
-    modules = ",\n".join(f'"{name}": () => {{\n{text}}}' for name, text in sorted(done.items()))
+        functions[name] = _as_function(text)
+        todo += [module for _, module in _IMPORT.findall(text)] + _LATER.findall(text)
+    modules = ",\n".join(f'"{name}": () => {{\n{text}}}' for name, text in sorted(functions.items()))
     return _WHOLE.replace("ENTRY", ENTRY).replace("MODULES", modules)
 
 
@@ -64,6 +64,6 @@ def _as_function(text: str) -> str:
     body = _IMPORT.sub(lambda match: f'const {{{match[1].replace(" as ", ": ")}}} = need("{match[2]}");', text)
     body = _LATER.sub(r'Promise.resolve().then(() => need("\1"))', body)
     body = _EXPORT.sub(r"\1 \2", body)
-    left = _LEFT.search(body)
-    assert left is None, left  # noqa: S101  (the modules are ours)
+    unresolved = _LEFT.search(body)
+    assert unresolved is None, unresolved  # noqa: S101  (the modules are ours)
     return f"{body}return {{ {names} }};\n"

@@ -84,10 +84,10 @@ def _for_commands(opened: Opened) -> dict[str, str | None]:
 def _findings(run: Run) -> pl.DataFrame:
     """Return the findings with the ``epoch`` of the event that each is about; null where it is about none."""
     findings = run.scan("findings").collect()
-    about = findings["vertex"].drop_nulls().unique()
-    if about.is_empty():
+    vertex_ids = findings["vertex"].drop_nulls().unique()
+    if vertex_ids.is_empty():
         return findings.with_columns(epoch=pl.lit(None, pl.Int64))
-    vertices = run.scan("vertices").filter(pl.col("id").is_in(about.implode())).select("id", "epoch").collect()
+    vertices = run.scan("vertices").filter(pl.col("id").is_in(vertex_ids.implode())).select("id", "epoch").collect()
     return findings.join(vertices, left_on="vertex", right_on="id", how="left", maintain_order="left")
 
 
@@ -163,13 +163,13 @@ def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:
     """
     run = opened.pag.run
     windows = run.windows()
-    same: pl.DataFrame | None = None
+    unchanged: pl.DataFrame | None = None
     if known is not None:
-        there = run.epochs.select("epoch", "start_ns", "end_ns")
-        same = known.join(there, on=["epoch", "start_ns", "end_ns"], how="semi")
-        done = set(same["epoch"].to_list())
-        windows = [window for window in windows if window.epoch not in done]
-    parts = [] if same is None else [same]
+        epochs_now = run.epochs.select("epoch", "start_ns", "end_ns")
+        unchanged = known.join(epochs_now, on=["epoch", "start_ns", "end_ns"], how="semi")
+        unchanged_epochs = set(unchanged["epoch"].to_list())
+        windows = [window for window in windows if window.epoch not in unchanged_epochs]
+    parts = [] if unchanged is None else [unchanged]
     if windows:
         analysis = find_analysis("critical-path")
         runner = Runner(run=run, engine=make_engine("local"), spread=None, progress=silent)

@@ -77,8 +77,8 @@ class Guard:
             return PlainTextResponse("The workbench only reads.", 405, {"Allow": "GET, HEAD"})
         if headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
             return PlainTextResponse("Only pages of this server may ask it.", 403)
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        if scope["path"] == "/" and given and self._is_token(given[0]):
+        tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        if scope["path"] == "/" and tokens and self._is_token(tokens[0]):
             answer = RedirectResponse("/", 303)
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
             return answer
@@ -89,5 +89,5 @@ class Guard:
             return PlainTextResponse(_LINK, 403)
         return None
 
-    def _is_token(self, given: str) -> bool:
-        return secrets.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+    def _is_token(self, text: str) -> bool:
+        return secrets.compare_digest(text.encode("utf-8", "replace"), self._token.encode())

@@ -248,8 +248,8 @@ class Lanes:
         with self._lock:
             if self._whole is None:
                 self._whole = self._draw_whole()
-            whole = self._whole
-        return whole[(whole[:, kernel.END] > begin_ns) & (whole[:, kernel.BEGIN] < end_ns)]
+            boxes = self._whole
+        return boxes[(boxes[:, kernel.END] > begin_ns) & (boxes[:, kernel.BEGIN] < end_ns)]
 
     def _draw_whole(self) -> I64:
         """Draw the run, stretch by stretch, each as many pixels wide as its share of the run."""

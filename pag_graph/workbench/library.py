@@ -155,8 +155,8 @@ class Library:
             return opened
         # Nobody waits for a graph that is being made but those who ask for it.
         log, path = None, self.stores().get(name)
-        if path is None and (made := self.graph_of_log(name)) is not None:
-            log, path = made
+        if path is None and (graph := self.graph_of_log(name)) is not None:
+            log, path = graph
         if path is None:
             message = f"There is no run {name!r} here."
             raise StoreNotFoundError(message, "Go back to the list of runs.", {"run": name})
@@ -243,17 +243,17 @@ def _stores_below(place: Path) -> list[Path]:
     stores: list[Path] = []
     level = [place]
     for _ in range(DEEPEST + 1):
-        below: list[Path] = []
+        next_level: list[Path] = []
         for folder in level:
             try:
                 if (folder / "epochs" / "_delta_log").is_dir():
                     stores.append(folder)
                 else:
-                    below += [entry for entry in folder.iterdir() if _is_folder(entry)]
+                    next_level += [entry for entry in folder.iterdir() if _is_folder(entry)]
             except OSError:
                 # A folder that may not be read shows nothing.
                 continue
-        level = below
+        level = next_level
         if len(stores) >= MOST:
             break
     return stores

@@ -101,7 +101,7 @@ class News:
         assert known.epochs is not None  # noqa: S101  (it was made just now)
         return known.epochs
 
-    async def told(self, name: str, after: int | None, seen: int | None = None) -> AsyncIterator[bytes]:
+    async def told(self, name: str, after: int | None, drawn_version: int | None = None) -> AsyncIterator[bytes]:
         """Tell of a run until nobody listens.
 
         Parameters
@@ -110,7 +110,7 @@ class News:
             Of the run.
         after
             The last epoch that the page knows; None if it wants to hear of later ones only.
-        seen
+        drawn_version
             Version of the commit that the page has drawn. Of a run that nobody follows there is nothing to work out
             then before there is a later one.
 
@@ -121,12 +121,12 @@ class News:
             in their order, whose id is its number, so that a reconnection goes on behind it; ``alerts`` when they
             changed; ``ongoing`` when a followed run was looked at again; a comment where nothing is new.
         """
-        version, said, status = -1, None, None
+        version, alerts_told, status = -1, None, None
         while True:
             opened = await self._work(partial(self._library.open, name))
             if opened.version != version:
                 version, commit = opened.version, _commit(opened)
-                if version == seen and not commit["followed"]:
+                if version == drawn_version and not commit["followed"]:
                     yield _event("commit", commit)
                     continue
                 rows = await self._work(partial(self.epochs, name, opened))
@@ -135,9 +135,9 @@ class News:
                 for epoch in _by_epoch(new):
                     yield _event("epoch", epoch, epoch["epoch"])
                 after = rows["epoch"].max() if rows.height else after
-                if (now := self.known(name).told_alerts()) != said and (now or said is not None):
-                    said = now
-                    yield _event("alerts", {"alerts": said})
+                if (now := self.known(name).told_alerts()) != alerts_told and (now or alerts_told is not None):
+                    alerts_told = now
+                    yield _event("alerts", {"alerts": alerts_told})
             looked = await self._work(partial(ongoing, opened))
             if looked is not None and looked.get("looked_ns") != status:
                 status = looked["looked_ns"]

@@ -54,7 +54,7 @@ def page(pag: Pag, epochs: Sequence[int] = (), panels: Sequence[str] = (), *, mo
     )
     frame = len(script_text) + len(style) + len(body) + len(policy) + 2_000
     packed = Recording(pag, epochs, panels, int((most_bytes - frame) / _CHARACTERS_PER_BYTE)).packed()
-    held = base64.b64encode(packed).decode()
+    answers_text = base64.b64encode(packed).decode()
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -63,7 +63,7 @@ def page(pag: Pag, epochs: Sequence[int] = (), panels: Sequence[str] = (), *, mo
         f"<title>{title}</title>\n<style>{style}</style>\n</head>"
         + body.replace(
             "</body>",
-            f'<script type="application/gzip" id="answers">{held}</script>\n'
+            f'<script type="application/gzip" id="answers">{answers_text}</script>\n'
             f'<script type="module">{script_text}</script>\n</body>',
         )
     )

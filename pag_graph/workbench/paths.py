@@ -61,6 +61,6 @@ class DrawnPath:
         high = int(self.steps["begin"].search_sorted(end_ns, side="right"))
         shown = self.steps[low:high]
         pixel = (shown["begin"] - begin_ns) * pixels // max(end_ns - begin_ns, 1)
-        other = (pixel != pixel.shift(1)).fill_null(value=True)
-        drawn = shown.filter(other | other.shift(-1, fill_value=True))
+        is_new_pixel = (pixel != pixel.shift(1)).fill_null(value=True)
+        drawn = shown.filter(is_new_pixel | is_new_pixel.shift(-1, fill_value=True))
         return {name: drawn[name].to_list() for name in drawn.columns}

@@ -94,9 +94,15 @@ class Recording:
             free //= 2
 
     def _record_run(self) -> None:
-        told = facts.run_facts(self._opened)
-        kept = [{**each, "parameters": []} for each in told["analyses"] if each["name"] in self.panels]
-        self._answers[self._key("")] = {**told, "analyses": kept, "cypher": {**told["cypher"], "browser": None}}
+        run_facts = facts.run_facts(self._opened)
+        shown_analyses = [
+            {**analysis, "parameters": []} for analysis in run_facts["analyses"] if analysis["name"] in self.panels
+        ]
+        self._answers[self._key("")] = {
+            **run_facts,
+            "analyses": shown_analyses,
+            "cypher": {**run_facts["cypher"], "browser": None},
+        }
         self._answers[self._key("/epochs")] = facts.epochs_answer(facts.epochs(self._opened))
         for name in self.panels:
             if find_analysis(name).scope is Scope.RUN:
@@ -150,24 +156,24 @@ class Recording:
             single.sort(key=lambda box, boxes=boxes: boxes["begin"][box] - boxes["end"][box])  # type: ignore[misc]
             for box in single[: _CLICKS // len(self.epochs)]:
                 chosen, vertex = {"epoch": drawn["epoch"]}, (places[boxes["worker"][box]], boxes["position"][box])
-                told = answers.activity(self._opened, chosen, *vertex, HOPS)
-                used += len(gzip.compress(in_bytes(told), 1))
+                activity = answers.activity(self._opened, chosen, *vertex, HOPS)
+                used += len(gzip.compress(in_bytes(activity), 1))
                 if used > room / len(self.epochs):
                     break
                 keys.append(
                     self._key("/activity", {**chosen, "worker": vertex[0], "position": vertex[1], "hops": HOPS})
                 )
-                self._answers[keys[-1]] = told
+                self._answers[keys[-1]] = activity
         return keys
 
     def _pack(self) -> bytes:
-        held = ", ".join(map(str, self.epochs))
+        epoch_list = ", ".join(map(str, self.epochs))
         return _packed(
             {
                 "home": {"page": "window", "given": {"store": STORE, "epoch": str(self.epochs[0])}},
                 "pages": ["run", "window", "panels"],
                 "limit": "This file does not hold that. It has lanes, `why` and analyses of "
-                f"epoch{'s' * (len(self.epochs) > 1)} {held}, and all of the longest activities there.",
+                f"epoch{'s' * (len(self.epochs) > 1)} {epoch_list}, and all of the longest activities there.",
                 "hint": "Ask the store itself: pag serve STORE",
                 "coarse": "; this file holds nothing finer",
                 "answers": self._answers,
@@ -176,9 +182,9 @@ class Recording:
         )
 
     @staticmethod
-    def _key(place: str, given: Mapping[str, Any] | None = None) -> str:
+    def _key(place: str, parameters: Mapping[str, Any] | None = None) -> str:
         """Return the key of a question, as the page makes it."""
-        query = "&".join(sorted(f"{name}={value}" for name, value in (given or {}).items()))
+        query = "&".join(sorted(f"{name}={value}" for name, value in (parameters or {}).items()))
         return f"/api/run/{STORE}{place}?{query}"
 
 
@@ -196,17 +202,17 @@ def _checked(pag: Pag, panels: Iterable[str]) -> list[str]:
     InvalidParameterError
         If one is unknown, or compares windows.
     """
-    wanted = list(dict.fromkeys(panels))
-    for name in wanted:
+    names = list(dict.fromkeys(panels))
+    for name in names:
         analysis = find_analysis(name)
         analysis.check(pag.run)
         if analysis.scope is Scope.PAIR:
             message = f"{name} compares two windows, which a page in one file does not."
             raise InvalidParameterError(message, f"`pag {name} --format json` does, and `pag serve`.")
-    if wanted:
-        return wanted
-    met = {entry.name for entry in all_entries() if entry.load().needs.met_by(pag.run.rules)}
-    return [name for name in PANELS if name in met]
+    if names:
+        return names
+    names_met = {entry.name for entry in all_entries() if entry.load().needs.met_by(pag.run.rules)}
+    return [name for name in PANELS if name in names_met]
 
 
 def _packed(value: Any) -> bytes:

@@ -132,15 +132,15 @@ def _listen(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     error: OSError | None = None
     for candidate in [port] if port is not None else range(PORT, PORT + _TRIES):
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            made.bind((host, candidate))
-            made.listen(64)
+            listener.bind((host, candidate))
+            listener.listen(64)
         except OSError as refused:
-            made.close()
+            listener.close()
             error = refused
             continue
-        return made
+        return listener
     message = f"{host} has no free port{'' if port is None else f' {port}'}: {error}."
     raise SinkError(message, "Choose another one with --port.")
