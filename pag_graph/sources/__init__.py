@@ -82,11 +82,11 @@ def detect_format(source: str | os.PathLike[str]) -> str:
     if len(fitting) == 1:
         return fitting[0]
     listed = "; ".join(f"{name}: {reason or 'fits'}" for name, reason in reasons.items())
-    which = "more than one known format" if fitting else "no known format"
+    fit = "more than one known format" if fitting else "no known format"
     hint = f"Say which one it is: format={fitting[0]!r}." if fitting else None
     if (path / "meta.json").is_file() and (path / "events").is_dir():
         hint = "This is a canonical trace already: it needs no conversion."
-    message = f"{path} is in {which} ({listed})."
+    message = f"{path} is in {fit} ({listed})."
     raise TraceFormatError(message, hint, {"file": str(path), "formats": reasons})
 
 
@@ -151,10 +151,10 @@ def convert(
     if epochs is not None and name != spark.FORMAT:
         message = f"{path} is in the format {name}, which states itself where its epochs end."
         raise InvalidParameterError(message, "Leave out --epochs.", {"format": name})
-    more: dict[str, Any] = {"keep_texts": True} if keep_texts else {}
-    more |= {"epochs": epochs} if epochs is not None else {}
+    options: dict[str, Any] = {"keep_texts": True} if keep_texts else {}
+    options |= {"epochs": epochs} if epochs is not None else {}
     try:
-        return reader.convert(path, Path(target), replace=replace, **more)
+        return reader.convert(path, Path(target), replace=replace, **options)
     except MemoryError as error:
         message = f"{path} takes more memory to convert than there is: {error}."
         hint = "Give the process more memory, or convert a part of the log."

@@ -117,13 +117,13 @@ def _fitting(values: pl.Series, kind: type[pl.DataType]) -> pl.Series:
         if broken.any():
             message = f"{values.name} holds {values.filter(broken)[0]!r}, and must hold whole numbers"
             raise ValueError(message)
-    strange = values.dtype.is_nested() or values.dtype.is_temporal() or values.dtype == pl.Binary
-    other = values.dtype.is_numeric() if kind == pl.String else values.dtype == pl.Boolean
-    if other and values.dtype.is_float():
+    is_refused = values.dtype.is_nested() or values.dtype.is_temporal() or values.dtype == pl.Binary
+    is_other_kind = values.dtype.is_numeric() if kind == pl.String else values.dtype == pl.Boolean
+    if is_other_kind and values.dtype.is_float():
         values = values.fill_nan(None)
     # A column of nothing may be of any type.
-    strange |= other and values.null_count() < values.len()
-    if strange:
+    is_refused |= is_other_kind and values.null_count() < values.len()
+    if is_refused:
         message = f"{values.name} is of type {values.dtype}, and must be of type {kind.__name__}"
         raise ValueError(message)
     return values.cast(kind)
@@ -150,9 +150,9 @@ def refuse_rows(frame: pl.DataFrame, condition: pl.Expr, *, file: Path, problem:
     TraceFormatError
         Names file and row of the first row for which the condition holds.
     """
-    found = frame.select(pl.arg_where(condition)).to_series()
-    if found.len():
-        row = int(found[0])
+    refused_rows = frame.select(pl.arg_where(condition)).to_series()
+    if refused_rows.len():
+        row = int(refused_rows[0])
         message = f"{file}, row {first_row + row}: {problem.format(**frame.row(row, named=True))}."
         raise TraceFormatError(message, "The log contradicts itself.", {"file": str(file), "row": first_row + row})
 
@@ -186,20 +186,20 @@ def read_facts(file: Path, entries: Mapping[str, type[int | str]]) -> dict[str, 
         If the file is absent, is no JSON object, or an entry is absent or of another type.
     """
     try:
-        found = parse_json(file.read_text(encoding="utf-8"))
+        facts = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TraceFormatError(*unreadable(file, "JSON", error)) from error
-    if not isinstance(found, dict):
-        message = f"{file} holds {type(found).__name__}, not an object."
+    if not isinstance(facts, dict):
+        message = f"{file} holds {type(facts).__name__}, not an object."
         raise TraceFormatError(message, None, {"file": str(file)})
     for key, kind in entries.items():
-        if not isinstance(found.get(key), kind) or isinstance(found[key], bool):
-            message = f"{file}: the entry {key!r} must be of type {kind.__name__}, but is {found.get(key)!r}."
+        if not isinstance(facts.get(key), kind) or isinstance(facts[key], bool):
+            message = f"{file}: the entry {key!r} must be of type {kind.__name__}, but is {facts.get(key)!r}."
             raise TraceFormatError(message, None, {"file": str(file), "entry": key})
-        if kind is int and not _INT64[0] <= found[key] <= _INT64[1]:
-            message = f"{file}: the entry {key!r} is {found[key]}, which no integer of 64 bits can be."
+        if kind is int and not _INT64[0] <= facts[key] <= _INT64[1]:
+            message = f"{file}: the entry {key!r} is {facts[key]}, which no integer of 64 bits can be."
             raise TraceFormatError(message, None, {"file": str(file), "entry": key})
-    return found
+    return facts
 
 
 def fingerprint(parts: Iterable[tuple[str, bytes | Path]]) -> str:
@@ -217,9 +217,9 @@ def fingerprint(parts: Iterable[tuple[str, bytes | Path]]) -> str:
             digest.update(content)
             continue
         digest.update(f"{name}:{content.stat().st_size}\n".encode())
-        with content.open("rb") as pieces:
-            while piece := pieces.read(_PIECE):
-                digest.update(piece)
+        with content.open("rb") as content_file:
+            while chunk := content_file.read(_PIECE):
+                digest.update(chunk)
     return digest.hexdigest()[:32]
 
 

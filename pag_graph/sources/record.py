@@ -90,15 +90,15 @@ def build_program(program: str, *, optimised: bool = True) -> Path:
         message = "cargo is not on the path; the example programs are compiled with it."
         raise MissingExtraError(message, "Install Rust, 1.89 or later.")
     profile = ["--release"] if optimised else []
-    done = subprocess.run(
+    process = subprocess.run(
         [cargo, "build", "--quiet", *profile, "--package", "pag-timely", "--example", program],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        message = f"cargo could not build {program}: {done.stderr.strip()[-800:]}"
+    if process.returncode:
+        message = f"cargo could not build {program}: {process.stderr.strip()[-800:]}"
         raise MissingExtraError(message, f"Try it yourself: cd {folder} && cargo build --release --example {program}")
     target = Path(os.environ.get("CARGO_TARGET_DIR", folder / "target"))
     return target / ("release" if optimised else "debug") / "examples" / program
@@ -165,9 +165,9 @@ def run_program(executable: Path, trace: Path, arguments: Sequence[str] = ()) ->
     refuse_existing(trace)
     program = executable.name
     with _hosts(arguments) as groups:
-        said, failed = _run([[str(executable), "--trace", str(trace), *arguments, *group] for group in groups])
+        output_text, failed = _run([[str(executable), "--trace", str(trace), *arguments, *group] for group in groups])
     if failed:
-        message = f"{program} failed: {said.strip()[:400]}"
+        message = f"{program} failed: {output_text.strip()[:400]}"
         raise TraceFormatError(message, f"pag record {program} --help shows its arguments.", {"file": str(trace)})
     opened = Trace.open(trace)
     check_trace(opened)
@@ -175,13 +175,13 @@ def run_program(executable: Path, trace: Path, arguments: Sequence[str] = ()) ->
         message = f"The trace at {trace} says that it was cut short, though {program} ended."
         raise TraceFormatError(message, "Look at what the program printed.", {"file": str(trace)})
     seal_trace(trace)
-    return opened, said
+    return opened, output_text
 
 
 def _option(arguments: Sequence[str], name: str) -> str | None:
-    for at, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments):
         if argument == name:
-            return arguments[at + 1] if at + 1 < len(arguments) else None
+            return arguments[index + 1] if index + 1 < len(arguments) else None
         if argument.startswith(name) and not argument.startswith("--") and len(argument) > len(name):
             return argument.removeprefix(name)
     return None
@@ -190,20 +190,20 @@ def _option(arguments: Sequence[str], name: str) -> str | None:
 @contextmanager
 def _hosts(arguments: Sequence[str]) -> Iterator[list[list[str]]]:
     """Yield, per process to start, the arguments that only this one gets."""
-    given = _option(arguments, "-n")
-    if given is None or _option(arguments, "-p") is not None:
+    count_text = _option(arguments, "-n")
+    if count_text is None or _option(arguments, "-p") is not None:
         yield [[]]
         return
-    if not given.isdecimal() or int(given) < 1:
-        message = f"-n is {given!r}, and must be a number of processes."
+    if not count_text.isdecimal() or int(count_text) < 1:
+        message = f"-n is {count_text!r}, and must be a number of processes."
         raise InvalidParameterError(message)
     if _option(arguments, "-h") is not None:
-        yield [["-p", str(process)] for process in range(int(given))]
+        yield [["-p", str(process)] for process in range(int(count_text))]
         return
     with tempfile.TemporaryDirectory() as folder:
         hosts = Path(folder) / "hosts"
-        hosts.write_text("".join(f"127.0.0.1:{port}\n" for port in free_ports(int(given))), encoding="ascii")
-        yield [["-h", str(hosts), "-p", str(process)] for process in range(int(given))]
+        hosts.write_text("".join(f"127.0.0.1:{port}\n" for port in free_ports(int(count_text))), encoding="ascii")
+        yield [["-h", str(hosts), "-p", str(process)] for process in range(int(count_text))]
 
 
 def free_ports(count: int) -> list[int]:
@@ -211,9 +211,9 @@ def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         # All are held at once, so that they differ; the programs take them right after.
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        for free_socket in sockets:
+            free_socket.bind(("127.0.0.1", 0))
+        return [int(free_socket.getsockname()[1]) for free_socket in sockets]
 
 
 def _run(commands: list[list[str]]) -> tuple[str, bool]:

@@ -190,23 +190,25 @@ def _prepare(trace: Trace, folder: Path, every_ns: int) -> list[_Due]:
     """Write all files, and say when each is due, in time of the trace; in that order."""
     log = TraceLog.index(trace)
     offsets = dict(zip(trace.workers["worker"].to_pylist(), trace.workers["offset_ns"].to_pylist(), strict=True))
-    begin = min(chunks[0].t_min + offsets[worker] for worker, chunks in log.chunks.items())
+    begin_ns = min(chunks[0].t_min + offsets[worker] for worker, chunks in log.chunks.items())
     portions = []
     for worker in log.chunks:
-        portions_of = _portions(log, worker, begin - offsets[worker], max(every_ns, 1))
-        before = 0
-        pieces = ((tick, piece) for tick, table in portions_of for piece in _pieces(table))
-        for number, (tick, table) in enumerate(pieces):
+        worker_portions = _portions(log, worker, begin_ns - offsets[worker], max(every_ns, 1))
+        last_seq = 0
+        sendable_portions = (
+            (tick, portion) for tick, table in worker_portions for portion in _sendable_portions(table)
+        )
+        for number, (tick, table) in enumerate(sendable_portions):
             name = f"worker-{worker:07}-{number:07}.parquet"
             write_table(folder / name, conform(table, TRACE_EVENTS, where=name))
             seq = column(table, "seq")
-            lost = tuple(_missing(before, seq))
-            before = int(seq[-1])
-            portions.append(_Due(tick * every_ns, name, table.num_rows, worker, int(seq[0]), before, lost))
+            missing_seqs = tuple(_missing(last_seq, seq))
+            last_seq = int(seq[-1])
+            portions.append(_Due(tick * every_ns, name, table.num_rows, worker, int(seq[0]), last_seq, missing_seqs))
     return sorted(portions)
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+def _sendable_portions(table: pa.Table) -> Iterator[pa.Table]:
     """Cut a portion into files that can be sent."""
     return (table.slice(first, _MOST_ROWS) for first in range(0, table.num_rows, _MOST_ROWS))
 
@@ -220,22 +222,22 @@ def _missing(before: int, seq: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 def _portions(log: TraceLog, worker: int, begin_ns: int, every_ns: int) -> Iterator[tuple[int, pa.Table]]:
     """Cut the log of a worker at every tick; ticks count from `begin_ns` on the worker's own clock."""
-    held: list[pa.Table] = []
+    tables: list[pa.Table] = []
     current = 0
     for table in log.tables(worker, 0, log.rows_of(worker), TraceLog.columns):
         # Rows are due at the first tick that is not before them.
         ticks = -(-(column(table, "t_ns") - begin_ns) // every_ns)
-        at = 0
-        while at < len(ticks):
-            end = int(np.searchsorted(ticks, ticks[at], side="right"))
-            if held and ticks[at] != current:
-                yield current, pa.concat_tables(held, promote_options="default")
-                held = []
-            current = int(ticks[at])
-            held.append(table.slice(at, end - at))
-            at = end
-    if held:
-        yield current, pa.concat_tables(held, promote_options="default")
+        row = 0
+        while row < len(ticks):
+            end = int(np.searchsorted(ticks, ticks[row], side="right"))
+            if tables and ticks[row] != current:
+                yield current, pa.concat_tables(tables, promote_options="default")
+                tables = []
+            current = int(ticks[row])
+            tables.append(table.slice(row, end - row))
+            row = end
+    if tables:
+        yield current, pa.concat_tables(tables, promote_options="default")
 
 
 def _publish(trace: Trace, target: Path, portions: list[_Due], clock: _Clock) -> ReplayReport:
@@ -284,11 +286,11 @@ def _in_time(
     start = now()
     late = np.zeros(len(portions), np.int64)
     for number, portion in enumerate(portions):
-        due = start if speed is None else start + round(portion.due_ns / speed)
-        while (left := due - now()) > 0:
-            sleep(left / 1e9)
+        due_ns = start if speed is None else start + round(portion.due_ns / speed)
+        while (wait_ns := due_ns - now()) > 0:
+            sleep(wait_ns / 1e9)
         give(portion)
-        late[number] = now() - due
+        late[number] = now() - due_ns
     end()
     seconds = max((now() - start) / 1e9, 1e-9)
     rows = np.array([portion.rows for portion in portions], np.int64)

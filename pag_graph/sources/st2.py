@@ -344,10 +344,13 @@ def _operators(structure: pl.DataFrame, source: Path) -> pl.DataFrame:
     # Workers log the same structure; what differs makes events of one of them unreadable.
     rows = structure.select("worker", "id", "addr", "name").fill_null("").unique(maintain_order=True)
     stated = rows.unique(["id", "addr", "name"], keep="first", maintain_order=True)
-    twice = stated.filter(pl.col("id").is_duplicated()).sort("id", maintain_order=True).head(2)
-    if twice.height:
-        (first, key, *said), (second, _, *other) = twice.iter_rows()
-        message = f"{source}: worker {second} states {other} for operator {key}, but worker {first} states {said}."
+    contradicting = stated.filter(pl.col("id").is_duplicated()).sort("id", maintain_order=True).head(2)
+    if contradicting.height:
+        (first, key, *first_statement), (second, _, *second_statement) = contradicting.iter_rows()
+        message = (
+            f"{source}: worker {second} states {second_statement} for operator {key},"
+            f" but worker {first} states {first_statement}."
+        )
         hint = "All workers must build the same dataflows in the same order."
         raise TraceFormatError(message, hint, {"file": str(source), "operator": key, "workers": [first, second]})
     return stated.sort("id").select(operator="id", address="addr", name="name")
@@ -403,10 +406,10 @@ def _check_rows(events: pl.DataFrame, source: Path) -> None:
 
 
 def _refuse(events: pl.DataFrame, condition: pl.Expr, source: Path, problem: str) -> None:
-    found = events.filter(condition).head(1)
-    if found.height:
-        row = int(found["row"][0])
-        message = f"{source}, row {row}: {problem.format(**found.row(0, named=True))}."
+    refused = events.filter(condition).head(1)
+    if refused.height:
+        row = int(refused["row"][0])
+        message = f"{source}, row {row}: {problem.format(**refused.row(0, named=True))}."
         raise TraceFormatError(message, "The log contradicts itself.", {"file": str(source), "row": row})
 
 
@@ -416,5 +419,5 @@ def _event_files(parts: _Parts) -> Iterator[tuple[str, pa.Table]]:
             # As many files would take longer to open than to read.
             yield f"events-{number:05}", pl.concat(sorted(part, key=worker_of)).drop("row").to_arrow()
             continue
-        for own in part:
-            yield f"worker-{worker_of(own):07}-{number:05}", own.drop("row").to_arrow()
+        for worker_events in part:
+            yield f"worker-{worker_of(worker_events):07}-{number:05}", worker_events.drop("row").to_arrow()

@@ -48,54 +48,54 @@ class Survey:
     def add_numbers(self, frame: pl.DataFrame) -> None:
         """Take the numbers of rows, whatever they are: SnailTrail numbers those of a worker 1, 2, 3 and so on."""
         counted = frame.group_by("worker").agg(rows=pl.len().cast(pl.Int64), last=pl.col("seq_no").max())
-        both = pl.concat([self._numbers, counted.filter(pl.col("worker").is_not_null())])
-        self._numbers = both.group_by("worker").agg(pl.col("rows").sum(), pl.col("last").max())
+        all_numbers = pl.concat([self._numbers, counted.filter(pl.col("worker").is_not_null())])
+        self._numbers = all_numbers.group_by("worker").agg(pl.col("rows").sum(), pl.col("last").max())
 
     def add(self, part: list[pl.DataFrame]) -> None:
         """Take events of the next rows, apart by worker."""
-        for own in part:
-            self._firsts.setdefault(worker_of(own), own.head(1).drop("row"))
-            message = own["kind"].is_in([EventKind.SEND.value, EventKind.RECEIVE.value])
-            self.channels |= set(own["channel"].filter(message).unique().to_list())
-            self.operators |= set(own["operator"].drop_nulls().unique().to_list())
-            self._add_activations(worker_of(own), own)
+        for worker_events in part:
+            self._firsts.setdefault(worker_of(worker_events), worker_events.head(1).drop("row"))
+            message = worker_events["kind"].is_in([EventKind.SEND.value, EventKind.RECEIVE.value])
+            self.channels |= set(worker_events["channel"].filter(message).unique().to_list())
+            self.operators |= set(worker_events["operator"].drop_nulls().unique().to_list())
+            self._add_activations(worker_of(worker_events), worker_events)
 
     def _add_activations(self, worker: int, events: pl.DataFrame) -> None:
         """Pair starts with stops: in a log that lost nothing each stop is of the operator that was started last."""
         starts = events["kind"] == EventKind.START.value
-        both = starts | (events["kind"] == EventKind.STOP.value)
+        is_activation = starts | (events["kind"] == EventKind.STOP.value)
         rows = _Activations(
-            (starts.filter(both).cast(pl.Int8) * 2 - 1).to_numpy(),
-            events["operator"].filter(both).to_numpy(),
-            events["seq"].filter(both).to_numpy(),
+            (starts.filter(is_activation).cast(pl.Int8) * 2 - 1).to_numpy(),
+            events["operator"].filter(is_activation).to_numpy(),
+            events["seq"].filter(is_activation).to_numpy(),
         )
-        if (known := self._open.get(worker)) is not None:
+        if (open_before := self._open.get(worker)) is not None:
             # What is still open comes first again.
             rows = _Activations(
-                np.concatenate((known.step, rows.step)),
-                np.concatenate((known.operator, rows.operator)),
-                np.concatenate((known.seq, rows.seq)),
+                np.concatenate((open_before.step, rows.step)),
+                np.concatenate((open_before.operator, rows.operator)),
+                np.concatenate((open_before.seq, rows.seq)),
             )
         depth = np.cumsum(rows.step, dtype=np.int64) - np.minimum(rows.step, 0)
         # At each depth starts and stops alternate, whatever lies deeper.
         small = len(depth) < 1 << 15 or (depth.min() > -(1 << 15) and depth.max() < 1 << 15)
         order = np.argsort(depth.astype(np.int16) if small else depth, kind="stable")
         step, operator, depth = rows.step[order], rows.operator[order], depth[order]
-        same = depth[1:] == depth[:-1]
-        started = np.concatenate(([False], same & (step[:-1] > 0)))
-        stopped = np.concatenate((same, [False]))
-        fits = np.concatenate(([False], operator[1:] == operator[:-1]))
-        broken = order[(step < 0) & ~(started & fits)]
-        if len(broken):
-            count, first = self._broken.get(worker, (0, int(rows.seq[broken.min()])))
-            self._broken[worker] = (count + len(broken), first)
-        left = np.sort(order[(step > 0) & ~stopped])
-        if (more := len(left) - _DEEPEST) > 0:
+        is_same_depth = depth[1:] == depth[:-1]
+        started = np.concatenate(([False], is_same_depth & (step[:-1] > 0)))
+        stopped = np.concatenate((is_same_depth, [False]))
+        is_same_operator = np.concatenate(([False], operator[1:] == operator[:-1]))
+        unmatched_stops = order[(step < 0) & ~(started & is_same_operator)]
+        if len(unmatched_stops):
+            count, first = self._broken.get(worker, (0, int(rows.seq[unmatched_stops.min()])))
+            self._broken[worker] = (count + len(unmatched_stops), first)
+        open_rows = np.sort(order[(step > 0) & ~stopped])
+        if (surplus := len(open_rows) - _DEEPEST) > 0:
             # No dataflow nests so deep: stops were not logged, and what began first is only counted.
-            count, first = self._forgotten.get(worker, (0, int(rows.seq[left[0]])))
-            self._forgotten[worker] = (count + more, first)
-            left = left[more:]
-        self._open[worker] = _Activations(rows.step[left], rows.operator[left], rows.seq[left])
+            count, first = self._forgotten.get(worker, (0, int(rows.seq[open_rows[0]])))
+            self._forgotten[worker] = (count + surplus, first)
+            open_rows = open_rows[surplus:]
+        self._open[worker] = _Activations(rows.step[open_rows], rows.operator[open_rows], rows.seq[open_rows])
 
     @property
     def firsts(self) -> pl.DataFrame:
@@ -108,7 +108,7 @@ class Survey:
         """Return what the log lacks: numbers of rows, and starts or stops of activations; a row per worker each."""
         gaps = self._numbers.with_columns(missing=pl.col("last") - pl.col("rows")).filter(pl.col("missing") > 0)
         gaps = gaps.sort("worker") if self._numbered else gaps.clear()
-        told = [
+        tables = [
             findings(
                 "events_missing",
                 Severity.ERROR,
@@ -121,15 +121,17 @@ class Survey:
                 unit="events",
             )
         ]
-        still = {worker: (len(rows.seq), int(rows.seq[0])) for worker, rows in self._open.items() if len(rows.seq)}
+        open_activations = {
+            worker: (len(rows.seq), int(rows.seq[0])) for worker, rows in self._open.items() if len(rows.seq)
+        }
         for worker, (count, first) in self._forgotten.items():
-            still[worker] = (count + len(self._open[worker].seq), first)
+            open_activations[worker] = (count + len(self._open[worker].seq), first)
         for name, severity, lacking in (
             ("stop_without_start", Severity.WARNING, self._broken),
-            ("activation_not_stopped", Severity.INFO, still),
+            ("activation_not_stopped", Severity.INFO, open_activations),
         ):
             workers = sorted(lacking)
-            told.append(
+            tables.append(
                 findings(
                     name,
                     severity,
@@ -143,9 +145,9 @@ class Survey:
                     unit="activations",
                 )
             )
-        return pa.concat_tables(told)
+        return pa.concat_tables(tables)
 
 
-def worker_of(own: pl.DataFrame) -> int:
+def worker_of(worker_events: pl.DataFrame) -> int:
     """Return the worker of events that are all of one worker."""
-    return int(own["worker"][0])
+    return int(worker_events["worker"][0])

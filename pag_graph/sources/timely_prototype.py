@@ -135,12 +135,12 @@ def _header_files(worker: int) -> tuple[str, str, str]:
 
 def _read_meta(source: Path) -> list[dict[str, Any]]:
     entries = {"worker": int, "peers": int, "pid": int, "clock_zero_unix_ns": int, "timely": str}
-    found = {file: read_facts(file, entries) for file in sorted(source.glob("meta-*.json"))}
-    if not found:
+    facts_by_file = {file: read_facts(file, entries) for file in sorted(source.glob("meta-*.json"))}
+    if not facts_by_file:
         message = f"{source} holds no meta-N.json."
         raise TraceFormatError(message, None, {"file": str(source)})
-    first, peers = next((file, facts["peers"]) for file, facts in found.items())
-    for file, facts in found.items():
+    first, peers = next((file, facts["peers"]) for file, facts in facts_by_file.items())
+    for file, facts in facts_by_file.items():
         if file.name != f"meta-{facts['worker']}.json":
             message = f"{file} states that it is of worker {facts['worker']}."
             raise TraceFormatError(message, None, {"file": str(file), "worker": facts["worker"]})
@@ -156,7 +156,7 @@ def _read_meta(source: Path) -> list[dict[str, Any]]:
                 message = f"{source} has no {name}, though the run had {peers} workers."
                 hint = "Collect the files of all workers, from all machines, in one directory."
                 raise TraceFormatError(message, hint, {"file": str(source / name), "worker": worker})
-    return sorted(found.values(), key=lambda facts: int(facts["worker"]))
+    return sorted(facts_by_file.values(), key=lambda facts: int(facts["worker"]))
 
 
 def _worker_rows(facts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -214,27 +214,29 @@ def _read_channels(source: Path, workers: range, operators: Mapping[int, dict[st
     ]
 
 
-def _agreed(rows: Mapping[int, list[dict[str, Any]]], what: str, source: Path) -> dict[int, dict[str, Any]]:
+def _agreed(rows: Mapping[int, list[dict[str, Any]]], id_kind: str, source: Path) -> dict[int, dict[str, Any]]:
     """Unite what workers say about ids."""
-    found: dict[int, tuple[int, dict[str, Any]]] = {}
+    statement_by_id: dict[int, tuple[int, dict[str, Any]]] = {}
     for worker, statements in rows.items():
         for row in statements:
-            first, known = found.setdefault(row["id"], (worker, row))
+            first, known = statement_by_id.setdefault(row["id"], (worker, row))
             if known != row:
-                _refuse_disagreement(source, what, first, known, worker, row)
-    return {key: row for key, (_, row) in found.items()}
+                _refuse_disagreement(source, id_kind, first, known, worker, row)
+    return {key: row for key, (_, row) in statement_by_id.items()}
 
 
 def _refuse_disagreement(
-    source: Path, what: str, first: int, known: dict[str, Any], worker: int, row: dict[str, Any]
+    source: Path, id_kind: str, first: int, known: dict[str, Any], worker: int, row: dict[str, Any]
 ) -> None:
-    said, other = ({key: value for key, value in line.items() if key != "id"} for line in (known, row))
+    first_statement, second_statement = (
+        {key: value for key, value in line.items() if key != "id"} for line in (known, row)
+    )
     message = (
-        f"{source / f'{what}s-{worker}.csv'}: worker {worker} states {other} for {what} {row['id']},"
-        f" but worker {first} states {said}."
+        f"{source / f'{id_kind}s-{worker}.csv'}: worker {worker} states {second_statement} for {id_kind} {row['id']},"
+        f" but worker {first} states {first_statement}."
     )
     hint = "All workers must build the same dataflows in the same order."
-    raise TraceFormatError(message, hint, {"file": str(source), what: row["id"], "workers": [first, worker]})
+    raise TraceFormatError(message, hint, {"file": str(source), id_kind: row["id"], "workers": [first, worker]})
 
 
 def _count_kinds(file: Path) -> dict[int, int]:
@@ -263,10 +265,10 @@ def _events(frame: pl.DataFrame, *, file: Path, worker: int, first_row: int) -> 
     def only(kinds: tuple[int, ...], value: str) -> pl.Expr:
         return pl.when(kind.is_in(kinds)).then(pl.col(value))
 
-    own = pl.when(kind == 3).then(pl.col("dst")).otherwise(pl.col("src"))  # noqa: PLR2004
+    logging_worker = pl.when(kind == 3).then(pl.col("dst")).otherwise(pl.col("src"))  # noqa: PLR2004
     refuse_rows(
         frame,
-        kind.is_in((2, 3, 4)) & (own != worker).fill_null(value=True),
+        kind.is_in((2, 3, 4)) & (logging_worker != worker).fill_null(value=True),
         file=file,
         problem=f"a message from {{src}} to {{dst}} in the log of worker {worker}",
         first_row=first_row,
@@ -278,10 +280,10 @@ def _events(frame: pl.DataFrame, *, file: Path, worker: int, first_row: int) -> 
         problem=f"worker {worker} ends epoch {{n}} while it is in epoch {{epoch}}",
         first_row=first_row,
     )
-    other = pl.coalesce(only((2,), "dst"), only((3, 5), "src"))
+    peer = pl.coalesce(only((2,), "dst"), only((3, 5), "src"))
     refuse_rows(
         frame,
-        ~other.is_between(0, MAX_WORKER).fill_null(value=True),
+        ~peer.is_between(0, MAX_WORKER).fill_null(value=True),
         file=file,
         problem="a message from {src} to {dst}, which is no worker",
         first_row=first_row,
@@ -299,7 +301,7 @@ def _events(frame: pl.DataFrame, *, file: Path, worker: int, first_row: int) -> 
             operator=only((0, 1, 10), "id"),
             channel=only((2, 3, 4, 5), "id"),
             scope=only((4, 5), "dst"),
-            peer=other.cast(pl.Int32),
+            peer=peer.cast(pl.Int32),
             message_seq=only((2, 3, 4, 5), "seq"),
             records=only((2, 3, 4, 5), "n"),
             timeout_ns=pl.when((kind == 6) & (pl.col("n") >= 0)).then(pl.col("n")),  # noqa: PLR2004

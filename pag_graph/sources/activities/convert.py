@@ -77,9 +77,9 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
     O(n log n) in time, all tables in memory.
     """
     tables, files = read(source)
-    found: list[pa.Table] = [no_findings()]
-    trace = Converter(tables, found)
-    found += doubtful_workers(tables, trace.workers)
+    all_findings: list[pa.Table] = [no_findings()]
+    trace = Converter(tables, all_findings)
+    all_findings += doubtful_workers(tables, trace.workers)
     events = trace.events()
     meta = TraceMeta(
         trace_id=fingerprint((file.name, file) for file in files),
@@ -95,7 +95,7 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
         operators=trace.operator_table(),
         channels=trace.channel_table(),
         workers=trace.worker_table(),
-        findings=pa.concat_tables(found),
+        findings=pa.concat_tables(all_findings),
         inputs=stated_inputs(tables["epochs"], min(trace.workers.values())),
         replace=replace,
     )

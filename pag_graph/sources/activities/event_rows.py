@@ -38,9 +38,9 @@ _IN_WAIT, _READ, _WAIT_ENDS, _SENT, _ENDS, _EPOCH, _BEGINS, _EXIT = range(8)
 class Converter:
     """Numbers for names, and rows of events for rows of the tables."""
 
-    def __init__(self, tables: dict[str, Source], found: list[pa.Table]) -> None:
+    def __init__(self, tables: dict[str, Source], all_findings: list[pa.Table]) -> None:
         self._tables = tables
-        self._found = found
+        self._findings = all_findings
         self.dropped = {"waits that take no time": 0}
         activities, messages, workers = (tables[name].frame for name in ("activities", "messages", "workers"))
         if not activities.height:
@@ -113,15 +113,15 @@ class Converter:
         source, index = self._tables["activities"], frame["_index"].to_list()
         place = places(source, [index[row] for row in (*cut, *cut_by[cut])])
         for row in cut.tolist():
-            mine, other = place[index[row]], place[index[cut_by[row]]]
-            action = f"ended where the activity of {other} starts: activities of one worker must nest or follow"
-            self._found.append(
+            cut_place, cutting_place = place[index[row]], place[index[cut_by[row]]]
+            action = f"ended where the activity of {cutting_place} starts: activities of one worker must nest or follow"
+            self._findings.append(
                 findings(
                     "activities_overlap",
                     Severity.WARNING,
                     action,
                     worker=int(frame["worker"][row]),
-                    file=mine,
+                    file=cut_place,
                     observed=int(frame["end"][row]) - int(end[row]),
                     limit=0,
                     unit="ns",
@@ -187,8 +187,8 @@ class Converter:
             "a message arrives at {arrived} ns and is received at {received} ns",
             "It is received when it is read: at its arrival, or later.",
         )
-        twice = spawn & frame.select(spawn.alias("spawn"), "to").is_duplicated()
-        source.refuse(twice, "the worker {to} is started more than once")
+        is_started_twice = spawn & frame.select(spawn.alias("spawn"), "to").is_duplicated()
+        source.refuse(is_started_twice, "the worker {to} is started more than once")
         frame = frame.with_columns(
             sender=self._worker(frame["from"]),
             receiver=self._worker(frame["to"]),
@@ -208,9 +208,9 @@ class Converter:
             activity=pl.when(pl.col("word") != str(ActivityType.DATA_MESSAGE)).then("word"),
             rank=pl.lit(0, pl.Int64),
         )
-        both = ("channel", "message_seq", "activity", "records", "bytes", "rank")
+        message_columns = ("channel", "message_seq", "activity", "records", "bytes", "rank")
         yield data.select(
-            *both,
+            *message_columns,
             worker="sender",
             peer="receiver",
             t_ns="sent",
@@ -221,7 +221,7 @@ class Converter:
             data.filter(pl.col("received").is_not_null())
             .sort("received", maintain_order=True)
             .select(
-                *both,
+                *message_columns,
                 worker="receiver",
                 peer="sender",
                 t_ns="received",
@@ -260,14 +260,14 @@ class Converter:
     def _epoch_ends(self, activities: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         """Return when each worker sees each epoch end: with its last activity anywhere, or when it goes on itself."""
         ends = self._completions(activities)
-        begun = activities.group_by("worker", "epoch").agg(t=pl.col("start").min()).sort("worker", "epoch")
+        first_starts = activities.group_by("worker", "epoch").agg(t=pl.col("start").min()).sort("worker", "epoch")
         lives = events.group_by("worker").agg(
             first=pl.col("t_ns").min(),
             gone=pl.col("t_ns").filter(pl.col("kind") == str(EventKind.EXIT)).min(),
         )
         spawned = events.filter(pl.col("kind") == str(EventKind.SPAWN))["peer"]
         # Going backward, the earliest start of any later epoch comes along.
-        later = begun.with_columns(
+        later = first_starts.with_columns(
             t=pl.col("t").reverse().cum_min().reverse().over("worker"), epoch=pl.col("epoch") - 1
         ).sort("epoch")
         everywhere = lives.join(ends, how="cross").sort("epoch")
@@ -313,7 +313,7 @@ class Converter:
         if late.height:
             place = places(self._tables["activities"], late["_index"].to_list())
             action = "counted in epoch `limit`, which its worker had reached before"
-            self._found.append(
+            self._findings.append(
                 findings(
                     "epoch_goes_back",
                     Severity.WARNING,
@@ -373,8 +373,8 @@ def _numbered(names: pl.Series) -> dict[str, int]:
     return {name: number for number, name in enumerate(known)}
 
 
-def _refuse_word(source: Source, index: int, word: str, known: Sequence[str], what: str) -> NoReturn:
-    near = difflib.get_close_matches(word.lower(), known, n=1)
-    problem = f"{word!r} is no type of {'an activity' if what == 'activity' else 'a message'}"
-    hint = f"Did you mean {near[0]}? " if near else ""
+def _refuse_word(source: Source, index: int, word: str, known: Sequence[str], kind_of_row: str) -> NoReturn:
+    close_words = difflib.get_close_matches(word.lower(), known, n=1)
+    problem = f"{word!r} is no type of {'an activity' if kind_of_row == 'activity' else 'a message'}"
+    hint = f"Did you mean {close_words[0]}? " if close_words else ""
     source.fail(index, problem, f"{hint}Known are {', '.join(known)}.")

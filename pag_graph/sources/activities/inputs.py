@@ -36,11 +36,11 @@ def stated_inputs(epochs: Source, worker: int) -> pa.Table | None:
     hint = "Write when its input was to come, not when the program took it up."
     problem = "epoch {epoch} ends at {end} ns, before its input is due at {due} ns"
     epochs.refuse(epochs.frame["end"] < epochs.frame["due"], problem, hint)
-    due = epochs.frame.filter(pl.col("due").is_not_null()).sort("epoch")
-    if not due.height:
+    due_epochs = epochs.frame.filter(pl.col("due").is_not_null()).sort("epoch")
+    if not due_epochs.height:
         return None
-    schedule = pl.DataFrame({"due_ns": [due["due"].min()], "count": [due.height]})
-    inputs = due.select(number="epoch", due_ns="due", epoch="epoch")
-    looks = due.select(frontier=pl.col("epoch") + 1, noticed_ns="end")
+    schedule = pl.DataFrame({"due_ns": [due_epochs["due"].min()], "count": [due_epochs.height]})
+    inputs = due_epochs.select(number="epoch", due_ns="due", epoch="epoch")
+    looks = due_epochs.select(frontier=pl.col("epoch") + 1, noticed_ns="end")
     rows = pl.concat([schedule, inputs, looks], how="diagonal")
     return rows.with_columns(worker=pl.lit(worker, pl.Int32)).to_arrow()

@@ -65,23 +65,23 @@ def doubtful_workers(tables: Mapping[str, Source], numbers: Mapping[str, int]) -
     -----
     Linear in the rows, and in the characters of all names.
     """
-    named = _named(tables)
+    named = _workers_by_name(tables)
     listed = set(tables["workers"].frame["worker"].to_list())
     active = set(tables["activities"].frame["worker"].unique().to_list())
     doubts: dict[str, dict[str, str]] = {"worker_not_listed": {}, "worker_without_activity": {}, "worker_misspelt": {}}
     misspelt = _misspelt(named, listed)
     for name in named:
-        near = f"; is it {misspelt[name]!r}?" if name in misspelt else ""
+        question = f"; is it {misspelt[name]!r}?" if name in misspelt else ""
         if listed and name not in listed:
-            doubts["worker_not_listed"][name] = f"the table of workers lacks {name!r}{near}"
+            doubts["worker_not_listed"][name] = f"the table of workers lacks {name!r}{question}"
         elif name not in active and name not in listed:
-            doubts["worker_without_activity"][name] = f"no activity is of {name!r}{near}"
-        elif near:
-            doubts["worker_misspelt"][name] = f"{name!r} has a name like another worker's{near}"
-    return [told for kind, names in doubts.items() for told in _told(kind, names, named, tables, numbers)]
+            doubts["worker_without_activity"][name] = f"no activity is of {name!r}{question}"
+        elif question:
+            doubts["worker_misspelt"][name] = f"{name!r} has a name like another worker's{question}"
+    return [table for kind, names in doubts.items() for table in _findings_of(kind, names, named, tables, numbers)]
 
 
-def _told(
+def _findings_of(
     kind: str,
     names: Mapping[str, str],
     named: Mapping[str, _Named],
@@ -91,15 +91,15 @@ def _told(
     shown = list(names)[:_MOST]
     place: dict[str, str] = {}
     for table in ("activities", "messages"):
-        mine = {name: named[name].first for name in shown if named[name].table == table}
-        known = places(tables[table], list(mine.values()))
-        place |= {name: known[index] for name, index in mine.items()}
-    rest = f"; so are {len(names) - len(shown)} more workers" if len(names) > len(shown) else ""
+        rows_by_name = {name: named[name].first for name in shown if named[name].table == table}
+        place_by_row = places(tables[table], list(rows_by_name.values()))
+        place |= {name: place_by_row[index] for name, index in rows_by_name.items()}
+    more_text = f"; so are {len(names) - len(shown)} more workers" if len(names) > len(shown) else ""
     for name in shown:
         yield findings(
             kind,
             Severity.WARNING,
-            f"kept as a worker of its own: {names[name]}{rest if name == shown[-1] else ''}",
+            f"kept as a worker of its own: {names[name]}{more_text if name == shown[-1] else ''}",
             worker=numbers[name],
             file=place[name],
             observed=named[name].rows,
@@ -107,9 +107,9 @@ def _told(
         )
 
 
-def _named(tables: Mapping[str, Source]) -> dict[str, _Named]:
+def _workers_by_name(tables: Mapping[str, Source]) -> dict[str, _Named]:
     """Return the workers that activities or messages name, in the order of the rows."""
-    found: dict[str, _Named] = {}
+    named: dict[str, _Named] = {}
     for table, column in (("activities", "worker"), ("messages", "from"), ("messages", "to")):
         rows = (
             tables[table]
@@ -121,52 +121,54 @@ def _named(tables: Mapping[str, Source]) -> dict[str, _Named]:
             .collect()
         )
         for name, count, index in rows.iter_rows():
-            known = found.get(name)
+            known = named.get(name)
             if known is None:
-                found[name] = _Named(count, table, index)
+                named[name] = _Named(count, table, index)
             else:
                 first = min(index, known.first) if known.table == table else known.first
-                found[name] = _Named(known.rows + count, known.table, first)
-    return found
+                named[name] = _Named(known.rows + count, known.table, first)
+    return named
 
 
 def _misspelt(named: Mapping[str, _Named], listed: set[str]) -> dict[str, str]:
     """Return the workers whose name is probably another one's, and that one."""
-    found: dict[str, str] = {}
-    alike: dict[str, str] = {}
+    meant_name: dict[str, str] = {}
+    first_by_plain: dict[str, str] = {}
     for name in sorted(named, key=lambda name: -named[name].rows):
         plain = "".join(character for character in name.casefold() if character.isalnum())
         # A name of signs alone is like no other.
-        if plain and alike.setdefault(plain, name) != name and name not in listed:
-            found[name] = alike[plain]
-    once = [name for name, where in named.items() if where.rows == 1 and name not in listed and len(name) <= _LONGEST]
+        if plain and first_by_plain.setdefault(plain, name) != name and name not in listed:
+            meant_name[name] = first_by_plain[plain]
+    once = [name for name, worker in named.items() if worker.rows == 1 and name not in listed and len(name) <= _LONGEST]
     if not once:
-        return found
-    by_piece: dict[str, list[str]] = {}
+        return meant_name
+    once_by_shortening: dict[str, list[str]] = {}
     for name in once:
-        for piece in _pieces(name):
-            by_piece.setdefault(piece, []).append(name)
-    for other, where in named.items():
-        if where.rows < OFTEN or len(other) > _LONGEST:
+        for shortening in _shortenings(name):
+            once_by_shortening.setdefault(shortening, []).append(name)
+    for frequent, worker in named.items():
+        if worker.rows < OFTEN or len(frequent) > _LONGEST:
             continue
-        for name in {name for piece in _pieces(other) for name in by_piece.get(piece, ())} - found.keys():
-            if not _one_slip(name, other):
+        for name in {
+            name for shortening in _shortenings(frequent) for name in once_by_shortening.get(shortening, ())
+        } - meant_name.keys():
+            if not _one_slip(name, frequent):
                 continue
-            if _letters(name) == _letters(other):
-                told = len(once) == 1 and max(len(name), len(other)) > 1
+            if _letters(name) == _letters(frequent):
+                is_slip = len(once) == 1 and max(len(name), len(frequent)) > 1
             else:
                 # A name of a few letters is any other one but for a slip.
-                told = min(len(name), len(other)) >= _SHORTEST
-            if told:
-                found[name] = other
-    return found
+                is_slip = min(len(name), len(frequent)) >= _SHORTEST
+            if is_slip:
+                meant_name[name] = frequent
+    return meant_name
 
 
-def _pieces(name: str) -> Iterator[str]:
+def _shortenings(name: str) -> Iterator[str]:
     """Return a name, and what is left of it without any one of its characters: one slip away have one in common."""
     yield name
-    for at in range(len(name)):
-        yield name[:at] + name[at + 1 :]
+    for index in range(len(name)):
+        yield name[:index] + name[index + 1 :]
 
 
 def _letters(name: str) -> str:
@@ -179,8 +181,8 @@ def _one_slip(name: str, other: str) -> bool:
     if name == other:
         return False
     if len(short) != len(long):
-        return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
-    first = next(at for at in range(len(short)) if short[at] != long[at])
+        return any(long[:index] + long[index + 1 :] == short for index in range(len(long)))
+    first = next(index for index in range(len(short)) if short[index] != long[index])
     if short[first + 1 :] == long[first + 1 :]:
         return True
     return short[first : first + 2] == long[first : first + 2][::-1] and short[first + 2 :] == long[first + 2 :]

@@ -89,9 +89,9 @@ class Source:
             return f"{file.name}, row {row}"
         return f"{file.name}, line {_line(file, row)}"
 
-    def refuse(self, found: pl.Series, problem: str, hint: str | None = None) -> None:
+    def refuse(self, is_refused: pl.Series, problem: str, hint: str | None = None) -> None:
         """Refuse the first row that is marked; column names in braces become the row's values."""
-        rows = found.fill_null(value=False).arg_true()
+        rows = is_refused.fill_null(value=False).arg_true()
         if rows.len():
             index = int(rows[0])
             values = {k: "nothing" if v is None else v for k, v in self.frame.row(index, named=True).items()}
@@ -123,9 +123,9 @@ def places(source: Source, indices: Sequence[int]) -> dict[int, str]:
     for index in dict.fromkeys(indices):
         by_file.setdefault(int(source.frame["_file"][index]), []).append(index)
     named: dict[int, str] = {}
-    for number, mine in by_file.items():
+    for number, file_indices in by_file.items():
         file = source.files[number]
-        rows = {index: int(source.frame["_row"][index]) for index in mine}
+        rows = {index: int(source.frame["_row"][index]) for index in file_indices}
         lines = _csv_lines(file, list(rows.values())) if file.suffix == ".csv" else {}
         word = "row" if file.suffix == ".parquet" else "line"
         named |= {index: f"{file.name}, {word} {lines.get(row, row)}" for index, row in rows.items()}
@@ -139,11 +139,11 @@ def _line(file: Path, row: int) -> int:
 
 def _csv_lines(file: Path, rows: Sequence[int]) -> dict[int, int]:
     """Return the lines on which rows of a CSV file begin; quoted values may span several."""
-    wanted = set(rows)
-    found: dict[int, int] = {}
+    wanted_rows = set(rows)
+    line_by_row: dict[int, int] = {}
     comments = 0
 
-    def kept(lines: Iterable[str]) -> Iterator[str]:
+    def without_comments(lines: Iterable[str]) -> Iterator[str]:
         nonlocal comments
         for line in lines:
             if line.startswith("#"):
@@ -153,12 +153,12 @@ def _csv_lines(file: Path, rows: Sequence[int]) -> dict[int, int]:
 
     # Values that the reader takes for too long are no reason to name no line: the rows after them are counted.
     with suppress(csv.Error), file.open(encoding="utf-8", newline="", errors="replace") as lines:
-        reader, before = csv.reader(kept(lines)), 0
+        reader, last_line = csv.reader(without_comments(lines)), 0
         # Row -1 is the header; an empty line is a row without values.
         for row, _ in enumerate(reader, start=-1):
-            if row in wanted:
-                found[row] = before + comments + 1
-            before = reader.line_num
-            if len(found) == len(wanted):
+            if row in wanted_rows:
+                line_by_row[row] = last_line + comments + 1
+            last_line = reader.line_num
+            if len(line_by_row) == len(wanted_rows):
                 break
-    return {row: found.get(row, row + 2) for row in rows}
+    return {row: line_by_row.get(row, row + 2) for row in rows}

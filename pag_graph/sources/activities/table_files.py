@@ -47,8 +47,8 @@ def read(source: Path) -> tuple[dict[str, Source], list[Path]]:
         for file in files:
             if kind_of(file) is None:
                 message = f"{file} is none of the tables {', '.join(TABLES)}, which a file's name begins with."
-                near = difflib.get_close_matches(file.stem, list(TABLES), n=1)
-                hint = f"Call it {near[0]}{file.suffix}." if near else "Move it out of the folder."
+                close_names = difflib.get_close_matches(file.stem, list(TABLES), n=1)
+                hint = f"Call it {close_names[0]}{file.suffix}." if close_names else "Move it out of the folder."
                 raise TraceFormatError(message, hint, {"file": str(file)})
         check_regular(files)
         named = [(file, kind_of(file)) for file in files]
@@ -92,7 +92,7 @@ def _check_size(source: Path, files: Sequence[Path]) -> None:
 
 def _count_lines(file: Path) -> int:
     with file.open("rb") as content:
-        return sum(piece.count(b"\n") for piece in iter(lambda: content.read(1 << 20), b""))
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: content.read(1 << 20), b""))
 
 
 def header_of(file: Path) -> list[str]:
@@ -185,14 +185,14 @@ def _read_lines(file: Path, name: str) -> Iterator[tuple[str, pl.DataFrame]]:
             _check_names(file, list(row))
         table = name if "worker" in row and ("activity" in row or name != "activities") else _table_of(row, name)
         row["_row"] = number
-        known = rows.setdefault(table, [])
-        known.append(row)
-        if len(known) == _LINES:
+        rows_read = rows.setdefault(table, [])
+        rows_read.append(row)
+        if len(rows_read) == _LINES:
             # Objects of Python take ten times the memory of columns.
-            frames.setdefault(table, []).append(_columns(known))
-            known.clear()
-    for table, found in rows.items():
-        parts = [*frames.get(table, []), *([_columns(found)] if found else [])]
+            frames.setdefault(table, []).append(_columns(rows_read))
+            rows_read.clear()
+    for table, rows_left in rows.items():
+        parts = [*frames.get(table, []), *([_columns(rows_left)] if rows_left else [])]
         yield table, pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
 
 
@@ -200,7 +200,7 @@ def _columns(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Return rows of JSON as columns of text, plus `_row`."""
     names = dict.fromkeys(key for row in rows for key in row)
     # Values of one column may be of several types, as people write them: "1ms" here and 5 there.
-    columns = [pl.Series(key, [_written(row.get(key)) for row in rows], pl.String) for key in names if key != "_row"]
+    columns = [pl.Series(key, [_as_text(row.get(key)) for row in rows], pl.String) for key in names if key != "_row"]
     return pl.DataFrame([*columns, pl.Series("_row", [row["_row"] for row in rows], pl.Int64)])
 
 
@@ -215,7 +215,7 @@ def _table_of(row: dict[str, Any], name: str) -> str:
     return "epochs" if set(row) == {"epoch", "end"} else name
 
 
-def _written(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     if value is None:
         return None
     return json.dumps(value) if isinstance(value, bool) else str(value)

@@ -30,28 +30,28 @@ def clean(table: Table, frame: pl.DataFrame, files: tuple[Path, ...], number: in
     frame = frame.with_columns(_file=pl.lit(number, pl.Int64))
     source = Source(frame=frame, files=files)
     columns: dict[str, pl.Series] = {}
-    for written in frame.columns:
-        if written in {"_file", "_row"}:
+    for column in frame.columns:
+        if column in {"_file", "_row"}:
             continue
-        name, unit = _column_name(table, written, file)
+        name, unit = _column_name(table, column, file)
         if name in columns:
-            message = f"{file.name} has the column {name} twice: {written} is the second one."
+            message = f"{file.name} has the column {name} twice: {column} is the second one."
             raise TraceFormatError(message, None, {"file": str(file)})
-        _check_type(file, written, frame.schema[written], unit if table.columns[name] == TIME else "")
-        columns[name] = _convert(source, written, table.columns[name], unit)
+        _check_type(file, column, frame.schema[column], unit if table.columns[name] == TIME else "")
+        columns[name] = _convert(source, column, table.columns[name], unit)
     if missing := [name for name in table.needed if name not in columns]:
         raise MissingColumnError.from_missing_and_available(where=str(file), missing=missing, available=list(columns))
     if "duration" in table.columns:
         if ("end" in columns) == ("duration" in columns):
-            found = "both" if "end" in columns else "neither of"
-            message = f"{file.name} has {found} the columns end and duration."
+            which_columns = "both" if "end" in columns else "neither of"
+            message = f"{file.name} has {which_columns} the columns end and duration."
             raise TraceFormatError(message, "Give one of them.", {"file": str(file)})
         if "duration" in columns:
             # Two times that are near enough add up to less than 2^63; the sum may still be too far for a time.
             columns["end"] = columns["start"] + columns.pop("duration")
-            far = (columns["end"].abs() >= FARTHEST_NS).fill_null(value=False).arg_true()
-            if far.len():
-                source.fail(int(far[0]), "the activity ends more than 146 years from zero")
+            too_far = (columns["end"].abs() >= FARTHEST_NS).fill_null(value=False).arg_true()
+            if too_far.len():
+                source.fail(int(too_far[0]), "the activity ends more than 146 years from zero")
     clean = pl.DataFrame(
         [
             columns[name].alias(name) if name in columns else pl.Series(name, [None] * frame.height, kind)
@@ -65,16 +65,16 @@ def clean(table: Table, frame: pl.DataFrame, files: tuple[Path, ...], number: in
     return clean
 
 
-def _column_name(table: Table, written: str, file: Path) -> tuple[str, str | None]:
+def _column_name(table: Table, column: str, file: Path) -> tuple[str, str | None]:
     """Return which column is meant, and the unit that its name states."""
-    name, _, unit = written.lower().rpartition("_")
+    name, _, unit = column.lower().rpartition("_")
     if table.columns.get(name) == TIME and unit in UNITS:
         return name, unit
-    if written.lower() in table.columns:
-        return written.lower(), None
-    near = difflib.get_close_matches(written.lower(), list(table.columns), n=1)
-    message = f"{file.name} has the unknown column {written!r}."
-    hint = f"Did you mean {near[0]}? " if near else ""
+    if column.lower() in table.columns:
+        return column.lower(), None
+    close_names = difflib.get_close_matches(column.lower(), list(table.columns), n=1)
+    message = f"{file.name} has the unknown column {column!r}."
+    hint = f"Did you mean {close_names[0]}? " if close_names else ""
     raise TraceFormatError(message, f"{hint}Known are {', '.join(table.columns)}.", {"file": str(file)})
 
 
@@ -136,18 +136,18 @@ def _times(source: Source, name: str, values: pl.Series, unit: str | None) -> pl
     elif kind.is_float():
         nanoseconds = (values.cast(pl.Float64) * scale).round(0)
         # No comparison holds for what is no number.
-        far = (nanoseconds.abs() < FARTHEST_NS).not_() | nanoseconds.is_nan()
-        numbers = nanoseconds.set(far, None).cast(pl.Int64)
+        is_too_far = (nanoseconds.abs() < FARTHEST_NS).not_() | nanoseconds.is_nan()
+        numbers = nanoseconds.set(is_too_far, None).cast(pl.Int64)
     else:
         text = values if kind == pl.String else values.cast(pl.String)
         numbers = _spelled(text, unit)
-        rest = text.set(numbers.is_not_null(), None)
-        if rest.null_count() < rest.len():
-            moments = rest.str.to_datetime(time_unit="ns", time_zone="UTC", strict=False, format="%+")
+        other_text = text.set(numbers.is_not_null(), None)
+        if other_text.null_count() < other_text.len():
+            moments = other_text.str.to_datetime(time_unit="ns", time_zone="UTC", strict=False, format="%+")
             # Nanoseconds of a far year come round to a near one.
-            years = rest.str.head(4).cast(pl.Int32, strict=False)
-            near = years.is_between(_FIRST_YEAR, _LAST_YEAR)
-            numbers = pl.select(pl.coalesce(numbers, moments.to_physical().set(~near, None))).to_series()
+            years = other_text.str.head(4).cast(pl.Int32, strict=False)
+            is_near = years.is_between(_FIRST_YEAR, _LAST_YEAR)
+            numbers = pl.select(pl.coalesce(numbers, moments.to_physical().set(~is_near, None))).to_series()
     expected = "must be a time such as 1.5ms, 20us, 3s, or whole nanoseconds, less than 146 years from zero"
     _refuse_values(source, name, values, numbers, expected)
     return numbers
@@ -155,8 +155,8 @@ def _times(source: Source, name: str, values: pl.Series, unit: str | None) -> pl
 
 def _scaled(numbers: pl.Series, scale: int) -> pl.Series:
     """Multiply; null where the product is out of the range of times."""
-    most = (FARTHEST_NS - 1) // scale
-    return numbers.set((numbers < -most) | (numbers > most), None) * scale
+    largest = (FARTHEST_NS - 1) // scale
+    return numbers.set((numbers < -largest) | (numbers > largest), None) * scale
 
 
 def _spelled(values: pl.Series, unit: str | None) -> pl.Series:

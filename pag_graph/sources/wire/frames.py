@@ -213,9 +213,9 @@ def stretches(content: dict[str, Any], name: str, kind: Kind) -> list[tuple[int,
     return [(number({name: first}, name, kind), number({name: last}, name, kind)) for first, last in value]
 
 
-def malformed(kind: Kind, what: str) -> TraceFormatError:
+def malformed(kind: Kind, problem: str) -> TraceFormatError:
     """Return what to raise where a body is not as it should be."""
-    return TraceFormatError(f"A frame {kind.name} cannot be read: {what}.", None, {"kind": kind.name})
+    return TraceFormatError(f"A frame {kind.name} cannot be read: {problem}.", None, {"kind": kind.name})
 
 
 def pack_files(files: dict[str, bytes]) -> bytes:

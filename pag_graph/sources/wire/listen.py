@@ -72,10 +72,10 @@ class Listener:
     async def leave(self) -> None:
         """Let recorders that have ended hear of it, for a while."""
         with anyio.move_on_after(LEAVE_S):
-            for process, (_, gone) in list(self._talks.items()):
+            for process, (_, ended_event) in list(self._talks.items()):
                 following, ended = self._spool.state(process)
                 if len(following) == len(ended):
-                    await gone.wait()
+                    await ended_event.wait()
 
     async def _meet(self, stream: SocketStream) -> None:
         """Talk to one recorder; whatever he does, others are not disturbed."""
@@ -93,13 +93,13 @@ class Listener:
         received = BufferedByteReceiveStream(stream)
         hello = await self._greet(stream, received)
         run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
-        before = self._talks.get(hello.process)
-        scope, gone = anyio.CancelScope(), anyio.Event()
-        self._talks[hello.process] = scope, gone
-        if before is not None:
+        last_talk = self._talks.get(hello.process)
+        scope, ended_event = anyio.CancelScope(), anyio.Event()
+        self._talks[hello.process] = scope, ended_event
+        if last_talk is not None:
             # The program knows better than this side that its last connection is dead.
-            before[0].cancel()
-            await before[1].wait()
+            last_talk[0].cancel()
+            await last_talk[1].wait()
         try:
             with scope:
                 await run(partial(self._spool.join, *hello))
@@ -118,7 +118,7 @@ class Listener:
                 message = f"Process {hello.process} came again, by another connection."
                 await _refuse(stream, StoreConflictError(message), Code.TAKEN)
         finally:
-            gone.set()
+            ended_event.set()
             if self._talks.get(hello.process, (None,))[0] is scope:
                 del self._talks[hello.process]
 
@@ -173,8 +173,8 @@ async def _receive(received: BufferedByteReceiveStream, most: int = frames.MOST_
 async def _refuse(stream: SocketStream, error: PagGraphError, code: Code) -> None:
     """Say why a connection ends; what still comes is read, for otherwise the other side might not get to read it."""
     text = error.message if error.hint is None else f"{error.message} {error.hint}"
-    gone = suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
-    with gone, anyio.move_on_after(1):
+    connection_errors = suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+    with connection_errors, anyio.move_on_after(1):
         await stream.send(frames.json_frame(Kind.ERROR, {"code": code, "text": text}))
         await stream.send_eof()
         while True:

@@ -116,17 +116,17 @@ class Sender:
                 {"worker": worker, "last": number, "finished": finished} for worker, number in sorted(last.items())
             ]
             self._changed.notify_all()
-            until, known = time.monotonic() + timeout_s, self._next
-            while not (done := self._ended >= last.keys()) and self.refused is None:
-                self._changed.wait(max(until - time.monotonic(), 0))
-                if self._next != known:
-                    until, known = time.monotonic() + timeout_s, self._next
-                elif time.monotonic() >= until:
+            deadline, next_before = time.monotonic() + timeout_s, self._next
+            while not (is_done := self._ended >= last.keys()) and self.refused is None:
+                self._changed.wait(max(deadline - time.monotonic(), 0))
+                if self._next != next_before:
+                    deadline, next_before = time.monotonic() + timeout_s, self._next
+                elif time.monotonic() >= deadline:
                     break
         self.close()
         if self.refused is not None:
             raise self.refused
-        if not done:
+        if not is_done:
             host, port = self._place
             message = f"The follower at {host}:{port} accepted nothing for {timeout_s:g} s, and lacks a part."
             raise SinkError(message, "Send it again when the follower listens: it accepts what is missing.")
@@ -255,10 +255,10 @@ class Sender:
             worker: frames.number({"next": following.get(str(worker), 0)}, "next", Kind.ACK)
             for worker in self._hello.workers
         }
-        over = {frames.number({"ended": worker}, "ended", Kind.ACK) for worker in ended}
+        ended_workers = {frames.number({"ended": worker}, "ended", Kind.ACK) for worker in ended}
         with self._changed:
             self._credit, self._next = credit, expected
-            self._ended |= over
+            self._ended |= ended_workers
 
     def _hear_error(self, body: bytes) -> None:
         content = frames.read_json(body, Kind.ERROR)

@@ -87,4 +87,4 @@ def test_one_slip_is_what_it_says(name: str, other: str) -> None:
     assert names._one_slip(name, other) == (other in slips - {name})
     # Whatever is one slip away has a piece in common, so that it is compared at all; but for two that changed places.
     if names._one_slip(name, other):
-        assert set(names._pieces(name)) & set(names._pieces(other))
+        assert set(names._shortenings(name)) & set(names._shortenings(other))
