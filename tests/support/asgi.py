@@ -46,25 +46,25 @@ def get(
 ) -> Answered:
     """Ask for an address, and return all of the answer; of a stream that does not end so many parts."""
     scope = scope_of(address, headers, method)
-    told: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
 
     async def ask() -> None:
-        gone = anyio.Event()
+        is_leaving = anyio.Event()
 
         async def receive() -> dict[str, Any]:
             if leave_after is not None:
-                await gone.wait()
+                await is_leaving.wait()
                 return {"type": "http.disconnect"}
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: Any) -> None:
-            told.append(message)
-            if leave_after is not None and len(told) > leave_after:
-                gone.set()
+            messages.append(message)
+            if leave_after is not None and len(messages) > leave_after:
+                is_leaving.set()
 
         await app(scope, receive, send)
 
     anyio.run(ask)
-    start = told[0]
-    body = b"".join(message.get("body", b"") for message in told[1:])
+    start = messages[0]
+    body = b"".join(message.get("body", b"") for message in messages[1:])
     return Answered(start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, body)

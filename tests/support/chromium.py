@@ -118,7 +118,7 @@ class Chromium:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def until(self, code: str, what: str) -> Any:
+    def until(self, code: str, awaited: str) -> Any:
         """Wait until the code gives something true, and return it."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
@@ -126,7 +126,7 @@ class Chromium:
                 return value
             time.sleep(0.2)
         text = str(self.evaluate("document.body.innerText"))[:2000]
-        pytest.fail(f"Browser shows no {what}; it shows:\n{text}")
+        pytest.fail(f"Browser shows no {awaited}; it shows:\n{text}")
 
     def click(self, x: float, y: float) -> None:
         """Click at a place of the page."""
@@ -157,7 +157,7 @@ class Chromium:
         frames: list[str] = []
         while not frames and time.monotonic() < deadline:
             targets = self.call("Target.getTargets")["targetInfos"]
-            frames = [each["targetId"] for each in targets if each["type"] == "iframe"]
+            frames = [target["targetId"] for target in targets if target["type"] == "iframe"]
             time.sleep(0.1)
         self._session = self.call("Target.attachToTarget", targetId=frames[0], flatten=True)["sessionId"]
         try:

@@ -89,9 +89,9 @@ def assembled(
     Reference
         Rows in no order.
     """
-    written = trace.write(folder / "trace", shuffle=shuffle)
+    trace_folder = trace.write(folder / "trace", shuffle=shuffle)
     parameters = RuleParameters(busy_below_ns=busy_below_ns)
-    plan = plan_run(Trace.open(written), trace.rules, parameters, slice_events=slice_events)
+    plan = plan_run(Trace.open(trace_folder), trace.rules, parameters, slice_events=slice_events)
     engine = LocalEngine() if tasks is None else Apart(tasks)
     sink = StoreSink(folder / "store")
     if passes == 2:
@@ -99,10 +99,10 @@ def assembled(
     else:
         built = construct(plan, sink, Saved(), folder / "staging", engine, None, silent)
     tables = {name: _read(folder / "store" / name, [part.path for part in built.parts[name]]) for name in SLICED}
-    found = pa.concat_tables([built.findings, built.open_findings])
+    all_findings = pa.concat_tables([built.findings, built.open_findings])
     written_files = {path.name for name in tables for path in (folder / "store" / name).glob("*.parquet")}
-    named = {part.path for parts in built.parts.values() for part in parts}
-    assert written_files == named
+    listed_files = {part.path for parts in built.parts.values() for part in parts}
+    assert written_files == listed_files
     for directory in folder.iterdir():
         shutil.rmtree(directory)
     return Reference(
@@ -110,7 +110,7 @@ def assembled(
         edges=tables["edges"],
         traffic=summed(pl.LazyFrame(tables["traffic"], pl.Schema(PAG_TRAFFIC))).collect().to_dicts(),
         epochs=pa.concat_tables([built.epochs, built.open_epochs]).to_pylist(),
-        findings=_counted(found),
+        findings=_counted(all_findings),
         dropped=Counter(built.dropped),
     )
 
@@ -144,16 +144,16 @@ def committed(store: Path) -> Reference:
     )
 
 
-def _counted(found: pa.Table) -> Counter[tuple[str, int | None, int | None, int | None]]:
-    return Counter((row["finding"], row["worker"], row["seq"], row["observed"]) for row in found.to_pylist())
+def _counted(finding_rows: pa.Table) -> Counter[tuple[str, int | None, int | None, int | None]]:
+    return Counter((row["finding"], row["worker"], row["seq"], row["observed"]) for row in finding_rows.to_pylist())
 
 
-def differences(found: Reference, expected: Reference) -> str:
+def differences(actual: Reference, expected: Reference) -> str:
     """Say where two graphs differ.
 
     Parameters
     ----------
-    found, expected
+    actual, expected
         The graphs.
 
     Returns
@@ -169,20 +169,22 @@ def differences(found: Reference, expected: Reference) -> str:
         "epochs": lambda row: (row["epoch"],),
     }
     for name, key in keys.items():
-        rows, wanted = (sorted(getattr(graph, name), key=key) for graph in (found, expected))
-        pairs = ((a, b) for a, b in zip_longest(rows, wanted) if a != b)
+        rows, expected_rows = (sorted(getattr(graph, name), key=key) for graph in (actual, expected))
+        pairs = ((a, b) for a, b in zip_longest(rows, expected_rows) if a != b)
         lines += [f"{name}: {_changes(a, b)}" for (a, b), _ in zip(pairs, range(_MOST), strict=False)]
     for name in ("findings", "dropped"):
-        counted, wanted_counts = getattr(found, name), getattr(expected, name)
-        if counted != wanted_counts:
-            lines.append(f"{name}: found {counted - wanted_counts}, not found {wanted_counts - counted}")
+        actual_counts, expected_counts = getattr(actual, name), getattr(expected, name)
+        if actual_counts != expected_counts:
+            lines.append(
+                f"{name}: found {actual_counts - expected_counts}, not found {expected_counts - actual_counts}"
+            )
     return "\n".join(lines)
 
 
-def _changes(found: Row | None, expected: Row | None) -> str:
-    if found is None or expected is None:
-        return f"found {found}, expected {expected}"
+def _changes(actual: Row | None, expected: Row | None) -> str:
+    if actual is None or expected is None:
+        return f"found {actual}, expected {expected}"
     changed: dict[str, tuple[Any, Any]] = {
-        name: (found.get(name), value) for name, value in expected.items() if found.get(name) != value
+        name: (actual.get(name), value) for name, value in expected.items() if actual.get(name) != value
     }
     return f"found and expected differ in {changed} of {expected}"

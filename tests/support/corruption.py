@@ -95,9 +95,9 @@ def _flip(file: Path, chance: random.Random) -> str:
 
 def _truncate(file: Path, chance: random.Random) -> str:
     content = file.read_bytes()
-    kept = chance.randrange(len(content))
-    file.write_bytes(content[:kept])
-    return f"{kept} of {len(content)} bytes"
+    length = chance.randrange(len(content))
+    file.write_bytes(content[:length])
+    return f"{length} of {len(content)} bytes"
 
 
 def _empty(file: Path, chance: random.Random) -> str:
@@ -149,10 +149,10 @@ def _repeat(file: Path, chance: random.Random) -> str:
 def _swap(file: Path, chance: random.Random) -> str:
     table = pq.read_table(file, partitioning=None)
     order = np.arange(table.num_rows)
-    one, other = chance.randrange(len(order)), chance.randrange(len(order))
-    order[[one, other]] = order[[other, one]]
+    row, other_row = chance.randrange(len(order)), chance.randrange(len(order))
+    order[[row, other_row]] = order[[other_row, row]]
     _rewrite(file, table.take(pa.array(order)))
-    return f"rows {one} and {other}"
+    return f"rows {row} and {other_row}"
 
 
 def _drop_column(file: Path, chance: random.Random) -> str:
@@ -166,22 +166,22 @@ def _change_value(file: Path, chance: random.Random) -> str:
     table = pq.read_table(file, partitioning=None)
     if not table.num_rows:
         return "no rows"
-    at, row = chance.randrange(table.num_columns), chance.randrange(table.num_rows)
-    field = table.schema.field(at)
-    values = table.column(at).to_pylist()
+    position, row = chance.randrange(table.num_columns), chance.randrange(table.num_rows)
+    field = table.schema.field(position)
+    values = table.column(position).to_pylist()
     before = values[row]
     if pa.types.is_integer(field.type):
         signed = pa.types.is_signed_integer(field.type)
         limit = 2 ** (field.type.bit_width - signed)
-        near = [] if before is None else [before + 1, before - 1]
-        fitting = [value for value in (*_EXTREMES, *near) if -limit * signed <= value < limit]
+        neighbours = [] if before is None else [before + 1, before - 1]
+        fitting = [value for value in (*_EXTREMES, *neighbours) if -limit * signed <= value < limit]
         values[row] = chance.choice([None, 0, *fitting])
     elif pa.types.is_boolean(field.type):
         values[row] = chance.choice((None, True, False))
     else:
         values[row] = chance.choice([None, "", "x", *(value for value in values if value is not None)])
     changed = field.with_nullable(True)  # noqa: FBT003  (Arrow's own signature)
-    _rewrite(file, table.set_column(at, changed, pa.array(values, field.type)))
+    _rewrite(file, table.set_column(position, changed, pa.array(values, field.type)))
     return f"{field.name} of row {row}: {before!r} -> {values[row]!r}"
 
 
@@ -208,8 +208,8 @@ def answer(trace: Path, store: Path) -> dict[str, Any]:
             digest.update(str((name, frame.columns, frame.height)).encode())
             hashes = frame.hash_rows(seed=7).sort() if frame.height else pl.Series([], dtype=pl.UInt64)
             digest.update(hashes.to_numpy().tobytes())
-        kept = {name: run.info.run[name] for name in ("run_id", "rules", "origin_unix_ns", "end_ns", "source")}
-        digest.update(json.dumps(kept, sort_keys=True).encode())
+        facts = {name: run.info.run[name] for name in ("run_id", "rules", "origin_unix_ns", "end_ns", "source")}
+        digest.update(json.dumps(facts, sort_keys=True).encode())
         return {
             "graph": digest.hexdigest(),
             "findings": Counter(report.findings["finding"].to_pylist()),
@@ -242,15 +242,15 @@ def try_one(trace: Path, place: Path, seed: int, intact: dict[str, Any]) -> tupl
 
     Returns
     -------
-    what, verdict
+    damage_done, verdict
         As `damage` and `verdict` say; an exception of another type is the verdict ``crash: ...``.
     """
     copy = place / f"trace-{seed}"
     shutil.copytree(trace, copy)
-    what = damage(copy, seed)
+    damage_done = damage(copy, seed)
     try:
-        return what, verdict(intact, answer(copy, place / f"store-{seed}"))
+        return damage_done, verdict(intact, answer(copy, place / f"store-{seed}"))
     except Exception as error:  # noqa: BLE001  (that there is none is what is being tested)
-        return what, f"crash: {type(error).__name__}: {error}"
+        return damage_done, f"crash: {type(error).__name__}: {error}"
     finally:
         shutil.rmtree(copy, ignore_errors=True)

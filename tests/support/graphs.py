@@ -33,4 +33,4 @@ def _plain(frame: pl.DataFrame) -> pa.Schema:
     """Return columns in the types that all engines share."""
     text = (pa.large_string(), pa.string_view())
     columns = frame.clear().to_arrow().schema
-    return pa.schema([pa.field(each.name, pa.string() if each.type in text else each.type) for each in columns])
+    return pa.schema([pa.field(field.name, pa.string() if field.type in text else field.type) for field in columns])

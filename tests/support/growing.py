@@ -62,9 +62,9 @@ class GrowingTrace:
         write_meta(meta, self.path / "meta.tmp")
         (self.path / "meta.tmp").replace(self.path / META)
 
-    def write(self, worker: int, until: int) -> None:
+    def write(self, worker: int, end_row: int) -> None:
         """Write the log of a worker up to a row, exclusive, as one portion that appears whole."""
-        rows = self._logs[worker].slice(self.rows[worker], max(until - self.rows[worker], 0))
+        rows = self._logs[worker].slice(self.rows[worker], max(end_row - self.rows[worker], 0))
         if not rows.num_rows:
             return
         number, portion = divmod(self._portions[worker], self._joined)

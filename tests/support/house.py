@@ -49,22 +49,23 @@ class Module:
     def code(self) -> dict[int, str]:
         """Lines with code by number, without indentation: no blank ones, comments or docstrings."""
         lines = self.text.splitlines()
-        docs: set[int] = set()
-        held: set[int] = set()
+        docstring_lines: set[int] = set()
+        inside_texts: set[int] = set()
         for node in ast.walk(self.tree):
             if (
                 isinstance(node, ast.Expr)
                 and isinstance(node.value, ast.Constant)
                 and isinstance(node.value.value, str)
             ):
-                docs.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+                docstring_lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 # Inside a text, what looks blank or like a comment is none.
-                held.update(range(node.lineno + 1, (node.end_lineno or node.lineno) + 1))
+                inside_texts.update(range(node.lineno + 1, (node.end_lineno or node.lineno) + 1))
         return {
             number: line.strip()
             for number, line in enumerate(lines, 1)
-            if number not in docs and (number in held or (line.strip() and not line.strip().startswith("#")))
+            if number not in docstring_lines
+            and (number in inside_texts or (line.strip() and not line.strip().startswith("#")))
         }
 
     def functions(self) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -101,13 +102,13 @@ class House:
     @cached_property
     def modules(self) -> dict[str, Module]:
         """By name."""
-        found = {}
+        by_name = {}
         for path in sorted((self.root / "pag_graph").rglob("*.py")):
             parts = path.relative_to(self.root).with_suffix("").parts
             if "testing" not in parts:
                 name = ".".join(parts).removesuffix(".__init__")
-                found[name] = Module(name, path.read_text(encoding="utf-8"))
-        return found
+                by_name[name] = Module(name, path.read_text(encoding="utf-8"))
+        return by_name
 
     @cached_property
     def lines(self) -> int:
@@ -136,10 +137,10 @@ class House:
         wide = []
         for module in self.modules.values():
             for name, node in module.functions():
-                given = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+                arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
                 marks = {ast.unparse(mark).split("(")[0] for mark in node.decorator_list}
-                if "kernel" in marks and len(given) > MOST_ARGUMENTS:
-                    wide.append(f"{name}: {len(given)} arguments")
+                if "kernel" in marks and len(arguments) > MOST_ARGUMENTS:
+                    wide.append(f"{name}: {len(arguments)} arguments")
         return wide
 
     @cached_property
@@ -157,23 +158,23 @@ class House:
             lines = [(number, line) for number, line in module.code.items() if number not in imported]
             if module.name.endswith(f".{_GENERATED}"):
                 continue
-            until = -1
-            for place in range(len(lines) - PASSAGE + 1):
-                window = tuple(line for _, line in lines[place : place + PASSAGE])
-                where = first.setdefault(window, (module.name, lines[place][0]))
-                if where == (module.name, lines[place][0]):
+            last_repeated = -1
+            for index in range(len(lines) - PASSAGE + 1):
+                window = tuple(line for _, line in lines[index : index + PASSAGE])
+                first_place = first.setdefault(window, (module.name, lines[index][0]))
+                if first_place == (module.name, lines[index][0]):
                     continue
-                if place > until:
-                    repeated.append(f"{module.name}:{lines[place][0]} as {where[0]}:{where[1]}")
-                until = place + 1
+                if index > last_repeated:
+                    repeated.append(f"{module.name}:{lines[index][0]} as {first_place[0]}:{first_place[1]}")
+                last_repeated = index + 1
         return repeated
 
     @cached_property
     def arrows(self) -> dict[tuple[str, str], int]:
         """How often modules of a room import from another room, by both."""
         counted: dict[tuple[str, str], int] = defaultdict(int)
-        for name, other in self.module_arrows:
-            ends = self.modules[name].room, self.modules[other].room
+        for name, imported in self.module_arrows:
+            ends = self.modules[name].room, self.modules[imported].room
             if ends[0] != ends[1] and all(ends):
                 counted[ends] += 1
         return dict(counted)
@@ -208,33 +209,35 @@ class House:
             f"kernels over {MOST_ARGUMENTS} arguments": self.wide_kernels,
             f"modules over {LONGEST_MODULE} lines": self.long_modules,
             f"repeated passages of {PASSAGE} lines or more": self.passages,
-            "arrows between rooms": [f"{one} -> {other} ({count})" for (one, other), count in self.arrows.items()],
+            "arrows between rooms": [
+                f"{room} -> {imported} ({count})" for (room, imported), count in self.arrows.items()
+            ],
             "circles of imports": self.circles,
         }
 
 
 def _circles(arrows: Iterable[tuple[str, str]]) -> list[set[str]]:
     """Return the groups of names that reach each other."""
-    after: dict[str, set[str]] = defaultdict(set)
-    for one, other in arrows:
-        after[one].add(other)
-    reached = {name: _reached(name, after) for name in after}
+    imports: dict[str, set[str]] = defaultdict(set)
+    for importer, imported in arrows:
+        imports[importer].add(imported)
+    reached = {name: _reached(name, imports) for name in imports}
     groups: list[set[str]] = []
     for name, names in reached.items():
         if name in names and not any(name in group for group in groups):
-            groups.append({other for other in names if name in reached.get(other, ())})
+            groups.append({imported for imported in names if name in reached.get(imported, ())})
     return groups
 
 
-def _reached(name: str, after: Mapping[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    todo = list(after[name])
+def _reached(name: str, imports: Mapping[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    todo = list(imports[name])
     while todo:
-        other = todo.pop()
-        if other not in seen:
-            seen.add(other)
-            todo.extend(after.get(other, ()))
-    return seen
+        imported = todo.pop()
+        if imported not in reached:
+            reached.add(imported)
+            todo.extend(imports.get(imported, ()))
+    return reached
 
 
 def limits() -> dict[str, int]:
@@ -249,16 +252,16 @@ def main() -> None:
     parser.add_argument("root", nargs="?", type=Path, default=ROOT)
     parser.add_argument("--lower", action="store_true", help="write the counts that fell")
     parser.add_argument("--names", action="store_true", help="name each of what is counted")
-    given = parser.parse_args()
-    house = House(given.root)
-    out = [f"lines of code: {house.lines}", f"modules: {len(house.modules)}", f"rooms: {len(house.rooms)}"]
+    options = parser.parse_args()
+    house = House(options.root)
+    report = [f"lines of code: {house.lines}", f"modules: {len(house.modules)}", f"rooms: {len(house.rooms)}"]
     for title, names in house.faults.items():
-        out.append(f"{title}: {len(names)}")
-        out += [f"  {name}" for name in names] if given.names else []
-    sys.stdout.write("\n".join(out) + "\n")
-    if given.lower:
-        old = limits() if LIMITS.exists() else {}
-        counts = {title: min(len(names), old.get(title, len(names))) for title, names in house.faults.items()}
+        report.append(f"{title}: {len(names)}")
+        report += [f"  {name}" for name in names] if options.names else []
+    sys.stdout.write("\n".join(report) + "\n")
+    if options.lower:
+        old_counts = limits() if LIMITS.exists() else {}
+        counts = {title: min(len(names), old_counts.get(title, len(names))) for title, names in house.faults.items()}
         LIMITS.write_text("".join(f"{title}: {count}\n" for title, count in counts.items()), encoding="utf-8")
 
 

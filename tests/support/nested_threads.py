@@ -26,12 +26,12 @@ def nested(*activities: Activity, until: int, rest: str = "idle") -> str:
     """Draw the log of a thread that does one activity after the other, and then nothing."""
     events, now = [], 0
 
-    def write(operator: int, own: int, inner: Sequence[Activity]) -> None:
+    def write(operator: int, own_time: int, inner: Sequence[Activity]) -> None:
         nonlocal now
         events.append(f"{now} start {operator}")
-        now += own
-        for each in inner:
-            write(*each)
+        now += own_time
+        for inner_activity in inner:
+            write(*inner_activity)
         events.append(f"{now} stop {operator}")
 
     for activity in activities:

@@ -229,23 +229,25 @@ def draw_all() -> dict[str, str]:
         File name to SVG document.
     """
     with tempfile.TemporaryDirectory() as folder:
-        named = {"example": EXAMPLE, "sliced": SLICED, "life": LIFE}
-        example, sliced, life = (_built(trace, Path(folder) / name) for name, trace in named.items())
+        traces = {"example": EXAMPLE, "sliced": SLICED, "life": LIFE}
+        example, sliced, life = (_built(trace, Path(folder) / name) for name, trace in traces.items())
         end = sliced.run.end_ns
-        whole, lived = (pag.snapshot(between=(0, pag.run.end_ns)) for pag in (example, life))
+        example_graph, life_graph = (pag.snapshot(between=(0, pag.run.end_ns)) for pag in (example, life))
         before, after = (sliced.snapshot(between=window) for window in ((0, CUT_NS), (CUT_NS, end)))
         return {
             "model-graph.svg": picture(
-                whole, "Two workers of one process: what they did, and what they sent (times in ns)"
+                example_graph, "Two workers of one process: what they did, and what they sent (times in ns)"
             ),
-            "model-segments.svg": picture(whole, "The same graph: a segment ends where a wait does", segments=True),
-            "model-path.svg": picture(whole, "The same graph: its critical path, in red", path=True),
+            "model-segments.svg": picture(
+                example_graph, "The same graph: a segment ends where a wait does", segments=True
+            ),
+            "model-path.svg": picture(example_graph, "The same graph: its critical path, in red", path=True),
             "model-before.svg": picture(
                 before, f"The window from 0 to {CUT_NS}: cut at its end (empty dots)", path=True
             ),
             "model-after.svg": picture(after, f"The window from {CUT_NS} to {end}: cut at its start", path=True),
             "model-life.svg": picture(
-                lived, "Worker 1 is born by a message; worker 0 ends before the run does", path=True
+                life_graph, "Worker 1 is born by a message; worker 0 ends before the run does", path=True
             ),
         }
 

@@ -26,8 +26,8 @@ def main(words: list[str]) -> int:
         ended, status = os.wait()
         if ended == command:
             code = os.waitstatus_to_exitcode(status)
-    taken = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor_s = taken.ru_utime + taken.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor_s = usage.ru_utime + usage.ru_stime
     print(f"{processor_s:.0f} s of processor time in {time.monotonic() - began:.0f} s", file=sys.stderr)  # noqa: T201
     return code
 

@@ -22,9 +22,9 @@ def check_example(query: Query, answer: Answer) -> None:
     )
     assert example.count == len(answer.rows) > 0, shown
     assert example.columns == answer.columns, shown
-    for row, found in zip(example.rows, answer.rows, strict=False):
+    for row, answer_row in zip(example.rows, answer.rows, strict=False):
         # What depends on the release or on the day is not shown.
-        assert all(text in {"...", cell(found[key])} for text, key in zip(row, answer.columns, strict=True)), shown
+        assert all(text in {"...", cell(answer_row[key])} for text, key in zip(row, answer.columns, strict=True)), shown
 
 
 def example_lines(

@@ -42,9 +42,13 @@ def reference_path(
     """
     local = {edge["dst"]: edge for edge in edges if edge["type"] in _LOCAL}
     waits = {dst for dst, edge in local.items() if edge["type"] == "waiting"}
-    into = [edge for edge in edges if edge["type"] not in _LOCAL and edge["dst"] in waits and edge["duration_ns"] >= 0]
+    messages_to_waits = [
+        edge for edge in edges if edge["type"] not in _LOCAL and edge["dst"] in waits and edge["duration_ns"] >= 0
+    ]
     # Of several messages to a wait's end the one sent last ended it.
-    enders = {edge["dst"]: edge for edge in sorted(into, key=lambda edge: (edge["start_ns"], -edge["src"]))}
+    enders = {
+        edge["dst"]: edge for edge in sorted(messages_to_waits, key=lambda edge: (edge["start_ns"], -edge["src"]))
+    }
     # A worker that was born has no past of its own.
     local |= {edge["dst"]: edge for edge in edges if edge["type"] == "spawn"}
     edge: Row | None
@@ -159,43 +163,43 @@ def reference_k_hops(
         Per (hop, type, worker, operator, column) the value of the columns `walks`, `edges`, `walk_ns` and `edge_ns`.
     """
     # An edge that crosses the window's end ends at a cut vertex, from where no walk comes back to a wait.
-    near = [
+    window_edges = [
         edge
         for edge in edges
         if start < edge["start_ns"] + edge["duration_ns"] <= end
         or (start == 0 == edge["start_ns"] + edge["duration_ns"])
     ]
-    waits = sorted(edge["dst"] for edge in near if edge["type"] == "waiting")
-    into: dict[int, list[int]] = defaultdict(list)
-    for number, edge in enumerate(near):
+    waits = sorted(edge["dst"] for edge in window_edges if edge["type"] == "waiting")
+    edges_to: dict[int, list[int]] = defaultdict(list)
+    for number, edge in enumerate(window_edges):
         if through_waits or edge["type"] != "waiting":
-            into[edge["dst"]].append(number)
+            edges_to[edge["dst"]].append(number)
 
     def opens_with_wait(read: int) -> bool:
         return any(wait // 2**40 == read // 2**40 and wait <= read for wait in waits)
 
     seeds = [
         number
-        for number, edge in enumerate(near)
+        for number, edge in enumerate(window_edges)
         if edge["type"] != "waiting"
         and (edge["dst"] in waits or (edge["type"] == "data_message" and opens_with_wait(edge["read"])))
     ]
     result: Counter[tuple[int, str, int, int | None, str]] = Counter()
-    seen: set[tuple[int, int]] = set()
+    counted: set[tuple[int, int]] = set()
 
     def visit(number: int, hop: int) -> None:
-        edge = near[number]
-        where = (hop, edge["type"], edge["src"] // 2**40, edge["operator"])
+        edge = window_edges[number]
+        group = (hop, edge["type"], edge["src"] // 2**40, edge["operator"])
         duration = _weight(edge, start, weight)
-        result[*where, "walks"] += 1
-        result[*where, "walk_ns"] += duration
-        if (number, hop) not in seen:
-            seen.add((number, hop))
-            result[*where, "edges"] += 1
-            result[*where, "edge_ns"] += duration
+        result[*group, "walks"] += 1
+        result[*group, "walk_ns"] += duration
+        if (number, hop) not in counted:
+            counted.add((number, hop))
+            result[*group, "edges"] += 1
+            result[*group, "edge_ns"] += duration
         if hop < k and (edge["start_ns"] > start or start == 0):
-            for before in into[edge["src"]]:
-                visit(before, hop + 1)
+            for earlier in edges_to[edge["src"]]:
+                visit(earlier, hop + 1)
 
     for seed in seeds:
         visit(seed, 1)

@@ -38,14 +38,14 @@ class Plan:
     def __init__(self, house: House) -> None:
         self.house = house
         self.below: dict[str, set[str]] = {room: set() for room in house.rooms}
-        for room, other in house.arrows:
-            self.below[room].add(other)
+        for room, imported in house.arrows:
+            self.below[room].add(imported)
         self.reach = cache(self._reach)
         self.floor = cache(self._floor)
 
     def _reach(self, room: str) -> frozenset[str]:
         """Return all rooms that a room imports from, straight or through others."""
-        return frozenset({*self.below[room]}.union(*(self.reach(other) for other in self.below[room])))
+        return frozenset({*self.below[room]}.union(*(self.reach(imported) for imported in self.below[room])))
 
     def _floor(self, room: str) -> int:
         """Return how many rooms stand on each other below it, at most."""
@@ -54,10 +54,10 @@ class Plan:
     def arrows(self) -> list[tuple[str, str]]:
         """Return the arrows to draw: those that no way through other rooms tells already."""
         return sorted(
-            (room, other)
-            for room, others in self.below.items()
-            for other in others
-            if not any(other in self.reach(between) for between in others - {other})
+            (room, imported)
+            for room, all_imported in self.below.items()
+            for imported in all_imported
+            if not any(imported in self.reach(between) for between in all_imported - {imported})
         )
 
     def floors(self) -> list[list[str]]:
@@ -106,18 +106,21 @@ def picture(house: House) -> str:
     floors = plan.floors()
     middle = {room: x for rooms in floors for room, x in zip(rooms, places(len(rooms)), strict=True)}
     top = {room: _TOP + number * _FLOOR for number, rooms in enumerate(floors) for room in rooms}
-    body = [_arrow(middle[one], top[one] + _TALL, middle[other], top[other]) for one, other in plan.arrows()]
+    body = [
+        _arrow(middle[importer], top[importer] + _TALL, middle[imported], top[imported])
+        for importer, imported in plan.arrows()
+    ]
     for room, x in middle.items():
-        wide = min([_BOX, *(abs(middle[other] - x) - 10 for other in _beside(room, floors))])
+        wide = min([_BOX, *(abs(middle[imported] - x) - 10 for imported in _same_floor(room, floors))])
         body.append(_room(room, plan.caption(room), x, top[room], wide))
     height = _TOP + len(floors) * _FLOOR - (_FLOOR - _TALL) + _TOP
     shapes = [_HEAD, *body]
     return svg.document(shapes, _WIDTH, height, title="Rooms of pag_graph, and who imports whom")
 
 
-def _beside(room: str, floors: list[list[str]]) -> list[str]:
+def _same_floor(room: str, floors: list[list[str]]) -> list[str]:
     rooms = next(rooms for rooms in floors if room in rooms)
-    return [other for other in rooms if other != room]
+    return [neighbour for neighbour in rooms if neighbour != room]
 
 
 def _arrow(x: float, y: float, to_x: float, to_y: float) -> str:

@@ -33,15 +33,15 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
         mark = item.get_closest_marker("sampled")
         if mark is not None:
             cases[item.nodeid.partition("[")[0], mark.args[0]].append(item)
-    return {item for (_, most), drawn in cases.items() for item in sorted(drawn, key=_drawn_number)[most:]}
+    return {item for (_, limit), drawn in cases.items() for item in sorted(drawn, key=_drawn_number)[limit:]}
 
 
-def draw_some(things: Sequence[T], most: int) -> list[T]:
+def draw_some(items: Sequence[T], count: int) -> list[T]:
     """Return so many of a sequence, in its order; all with ``PAG_PROVE=1``."""
-    if os.environ.get("PAG_PROVE") == "1" or most >= len(things):
-        return list(things)
-    places = sorted(random.Random(sampling_seed()).sample(range(len(things)), most))
-    return [things[place] for place in places]
+    if os.environ.get("PAG_PROVE") == "1" or count >= len(items):
+        return list(items)
+    positions = sorted(random.Random(sampling_seed()).sample(range(len(items)), count))
+    return [items[position] for position in positions]
 
 
 def _drawn_number(item: pytest.Item) -> bytes:

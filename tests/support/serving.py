@@ -44,10 +44,10 @@ def serving(library: Library) -> Iterator[server.Place]:
 
 def show(page: Chromium, address: str) -> None:
     """Go to a page, and wait until it is drawn."""
-    name, there = address.partition("?")[0], json.dumps(f"#/{address}")
+    name, fragment = address.partition("?")[0], json.dumps(f"#/{address}")
     # A browser says nothing of a new place where it is there already, after another test: it is told to draw it anew.
-    again = "dispatchEvent(new HashChangeEvent('hashchange'))"
-    go = f"if (location.hash === {there}) {again}; else location.hash = {there}"
+    redraw = "dispatchEvent(new HashChangeEvent('hashchange'))"
+    go = f"if (location.hash === {fragment}) {redraw}; else location.hash = {fragment}"
     page.evaluate(f"{PAGE} = ''; {go}")
     page.until(f"{PAGE} === {json.dumps(name)}", f"page {address}")
 

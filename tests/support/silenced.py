@@ -47,10 +47,12 @@ def silence(trace: Path, target: Path) -> Path:
 
     def parts() -> Iterator[tuple[str, pa.Table]]:
         events = pl.DataFrame(opened.events())
-        said = events.filter(~pl.col("kind").is_in(_IDLE))
+        kept_events = events.filter(~pl.col("kind").is_in(_IDLE))
         # Nothing is missing in such a log: its writer would have numbered what it says.
-        said = said.with_columns(seq=pl.int_range(1, pl.len() + 1, dtype=said["seq"].dtype).over("worker"))
-        for (worker,), rows in said.group_by("worker", maintain_order=True):
+        kept_events = kept_events.with_columns(
+            seq=pl.int_range(1, pl.len() + 1, dtype=kept_events["seq"].dtype).over("worker")
+        )
+        for (worker,), rows in kept_events.group_by("worker", maintain_order=True):
             yield f"worker-{worker:07}-{0:05}", rows.to_arrow()
 
     write_trace(
@@ -141,17 +143,17 @@ def _length(stretches: pl.DataFrame) -> int:
     return int((stretches["end"] - stretches["begin"]).sum())
 
 
-def _overlap(one: pl.DataFrame, other: pl.DataFrame) -> int:
+def _overlap(spans: pl.DataFrame, other_spans: pl.DataFrame) -> int:
     total = 0
-    for (worker,), mine in one.group_by("worker"):
-        theirs = list(other.filter(pl.col("worker") == worker).select("begin", "end").iter_rows())
+    for (worker,), worker_spans in spans.group_by("worker"):
+        other_times = list(other_spans.filter(pl.col("worker") == worker).select("begin", "end").iter_rows())
         place = 0
-        for begin, end in mine.select("begin", "end").iter_rows():
-            while place < len(theirs) and theirs[place][1] <= begin:
+        for begin, end in worker_spans.select("begin", "end").iter_rows():
+            while place < len(other_times) and other_times[place][1] <= begin:
                 place += 1
             ahead = place
-            while ahead < len(theirs) and theirs[ahead][0] < end:
-                total += max(min(end, theirs[ahead][1]) - max(begin, theirs[ahead][0]), 0)
+            while ahead < len(other_times) and other_times[ahead][0] < end:
+                total += max(min(end, other_times[ahead][1]) - max(begin, other_times[ahead][0]), 0)
                 ahead += 1
     return total
 
@@ -159,10 +161,10 @@ def _overlap(one: pl.DataFrame, other: pl.DataFrame) -> int:
 def _looks(waits: pl.DataFrame, rests: pl.DataFrame) -> list[int]:
     """Per wait in which the worker rested by the log: how long it did not before the last such rest."""
     looks = []
-    for (worker,), mine in waits.group_by("worker"):
-        theirs = rests.filter(pl.col("worker") == worker)
-        begins, ends = theirs["begin"].to_numpy(), theirs["end"].to_numpy()
-        for begin, end in mine.select("begin", "end").iter_rows():
+    for (worker,), worker_waits in waits.group_by("worker"):
+        worker_rests = rests.filter(pl.col("worker") == worker)
+        begins, ends = worker_rests["begin"].to_numpy(), worker_rests["end"].to_numpy()
+        for begin, end in worker_waits.select("begin", "end").iter_rows():
             first, after = np.searchsorted(ends, begin, "right"), np.searchsorted(begins, end)
             if first < after:
                 rested = np.minimum(ends[first:after], end) - np.maximum(begins[first:after], begin)
@@ -185,17 +187,18 @@ def _differences(logged: dict[str, float], inferred: dict[str, float]) -> dict[s
 def main(traces: list[str]) -> None:
     """Print a row of the table per trace."""
     for name in traces:
-        with tempfile.TemporaryDirectory() as made:
-            folder, trace = Path(made), Path(name)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder, trace = Path(temporary), Path(name)
             if not (trace / "meta.json").exists():
                 trace = folder / "trace"
                 convert(Path(name), trace)
-            found = compare(trace, folder)
-            most = max(found.shares.items(), key=lambda item: abs(item[1]))
+            comparison = compare(trace, folder)
+            largest_change = max(comparison.shares.items(), key=lambda item: abs(item[1]))
             sys.stdout.write(
-                f"| `{Path(name).name}` | {found.logged_ns / 1e6:.2f} | {found.inferred_ns / 1e6:.2f} |"
-                f" {found.precision:.1%} | {found.looks:,} | {found.looks_ns / 1e6:.2f} |"
-                f" {found.precision_of_polling:.1%} | {found.recall:.1%} | {most[0]} {100 * most[1]:+.1f} |\n"
+                f"| `{Path(name).name}` | {comparison.logged_ns / 1e6:.2f} | {comparison.inferred_ns / 1e6:.2f} |"
+                f" {comparison.precision:.1%} | {comparison.looks:,} | {comparison.looks_ns / 1e6:.2f} |"
+                f" {comparison.precision_of_polling:.1%} | {comparison.recall:.1%} |"
+                f" {largest_change[0]} {100 * largest_change[1]:+.1f} |\n"
             )
 
 

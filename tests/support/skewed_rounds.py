@@ -33,23 +33,23 @@ def skewed_rounds(count: int, skewed: Collection[int], seed: int = 0) -> SmallTr
     for epoch in range(count):
         start = epoch * ROUND_NS
         for worker, log in enumerate(logs):
-            others = [other for other in range(WORKERS) if other != worker]
+            peers = [peer for peer in range(WORKERS) if peer != worker]
             sent = start + 10 + chance.randrange(20)
             log.append(f"{start} start 1")
-            log += [f"{sent} send 3>{other} #{epoch} *{1 + chance.randrange(5)}" for other in others]
+            log += [f"{sent} send 3>{peer} #{epoch} *{1 + chance.randrange(5)}" for peer in peers]
             log.append(f"{sent + 5} psend 9 #{epoch} | {sent + 8} stop 1 | {sent + 9} park")
             read = start + (250 if worker == 0 and epoch in skewed else 60 + chance.randrange(20))
             log.append(f"{read} unpark | {read} start 2")
-            log += [f"{read + 1} recv 3<{other} #{epoch} *1" for other in others]
+            log += [f"{read + 1} recv 3<{peer} #{epoch} *1" for peer in peers]
             # Progress of the round before, one's own too: the round is answered when it is read.
-            log += [f"{read + 2} precv 9<{other} #{epoch - 1}" for other in range(WORKERS) if epoch]
+            log += [f"{read + 2} precv 9<{peer} #{epoch - 1}" for peer in range(WORKERS) if epoch]
             log.append(f"{read + 20 + chance.randrange(9)} stop 2 | {start + 380 + worker} end")
     return draw(*(" | ".join(log) for log in logs))
 
 
-def portions(whole: SmallTrace, rounds: Collection[int]) -> list[SmallTrace]:
+def portions(trace: SmallTrace, rounds: Collection[int]) -> list[SmallTrace]:
     """Return what of a log is there after some numbers of rounds, and then all of it."""
-    return [*(replace(whole.until_epoch(number - 1), complete=False) for number in rounds), whole]
+    return [*(replace(trace.until_epoch(number - 1), complete=False) for number in rounds), trace]
 
 
 LIMITS = "invariants:learn=false:message-max-ns=150:some-progress=false"

@@ -100,7 +100,7 @@ def build_slice(
         for low, high in pairwise(bounds)
         if low < high
     ]
-    workers = len(set(position_offset) | {mine.worker for mine in rows})
+    workers = len(set(position_offset) | {worker_rows.worker for worker_rows in rows})
     graph, ends = build_columns(rows, workers=workers, prepared=prepared, operators=operators)
     vertices, edges = (table.table(0, table.rows) for table in (graph.vertices, graph.edges))
     message = np.isin(graph.edges.kind, _MESSAGES)

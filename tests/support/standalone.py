@@ -76,13 +76,13 @@ def cluster(
     (port,) = free_ports(1)
     address = f"spark://127.0.0.1:{port}"
     start, kind = str(home / "bin" / "spark-class"), "org.apache.spark.deploy"
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
+    listen_options = ["--host", "127.0.0.1", "--webui-port", "0"]
     with ExitStack() as running:
-        master = [start, f"{kind}.master.Master", *here, "--port", str(port)]
+        master = [start, f"{kind}.master.Master", *listen_options, "--port", str(port)]
         running.enter_context(_running(master, folder / "master.log", environment, "New state: ALIVE"))
         for number in range(workers):
             share = ["--cores", str(cores), "--memory", memory, "--work-dir", str(folder / "work" / str(number))]
-            command = [start, f"{kind}.worker.Worker", *here, *share, address]
+            command = [start, f"{kind}.worker.Worker", *listen_options, *share, address]
             log = folder / f"worker-{number}.log"
             running.enter_context(_running(command, log, environment, "Successfully registered with master"))
         yield Cluster(address=address, work=folder / "work", environment=environment)
@@ -93,10 +93,10 @@ def _running(command: list[str], log: Path, environment: dict[str, str], ready: 
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     try:
-        end = time.monotonic() + _PATIENCE_S
-        while ready not in (said := log.read_text(encoding="utf-8", errors="replace")):
-            if process.poll() is not None or time.monotonic() > end:
-                message = f"{command[1]} did not come up: {said[-2000:]}"
+        deadline = time.monotonic() + _PATIENCE_S
+        while ready not in (output_text := log.read_text(encoding="utf-8", errors="replace")):
+            if process.poll() is not None or time.monotonic() > deadline:
+                message = f"{command[1]} did not come up: {output_text[-2000:]}"
                 raise RuntimeError(message)
             time.sleep(0.2)
         yield

@@ -29,6 +29,6 @@ def check_sums(store: Path, queries: Iterable[str]) -> None:
             rows = rows.with_columns(epoch=pl.lit(0, pl.Int64))
         total = summed(rows.select("epoch", "row", "diff"))
         answer = encoded(query.over(run, info.live["answered"]), 0 if of_none else None)
-        fresh = answer.with_columns(diff=pl.lit(1, pl.Int64))
-        expected = fresh.group_by("epoch", "row").agg(pl.col("diff").sum())
+        answer_rows = answer.with_columns(diff=pl.lit(1, pl.Int64))
+        expected = answer_rows.group_by("epoch", "row").agg(pl.col("diff").sum())
         assert sorted(total.rows()) == sorted(expected.select("epoch", "row", "diff").rows()), query.id

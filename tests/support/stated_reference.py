@@ -69,7 +69,7 @@ def _logs(trace: SmallTrace, graph: StatedReference) -> list[list[_Item]]:
                 graph.findings["start_of_message_type"] += event.activity in _STATED_MESSAGES
             elif event.kind is EventKind.STOP:
                 graph.findings["records_on_stop"] += event.records is not None
-                fitting = [i for i, other in enumerate(stack) if other.event.operator == event.operator]
+                fitting = [i for i, activity in enumerate(stack) if activity.event.operator == event.operator]
                 if not fitting:
                     graph.findings["stop_without_start"] += 1
                 else:
@@ -97,11 +97,11 @@ def _match(logs: list[list[_Item]], graph: StatedReference) -> None:
             if event.kind not in _READS:
                 continue
             for send in sends:
-                other = send.event
+                sent = send.event
                 kind = EventKind.SEND if event.kind is EventKind.RECEIVE else EventKind.PROGRESS_SEND
-                to_me = other.kind is EventKind.PROGRESS_SEND or other.peer == event.worker
-                key = (other.worker, other.channel, other.message_seq)
-                if other.kind is kind and to_me and key == (event.peer, event.channel, event.message_seq):
+                to_me = sent.kind is EventKind.PROGRESS_SEND or sent.peer == event.worker
+                key = (sent.worker, sent.channel, sent.message_seq)
+                if sent.kind is kind and to_me and key == (event.peer, event.channel, event.message_seq):
                     item.sender = send
                     break
             negative = item.sender is not None and item.sender.t > item.t and event.peer != event.worker
@@ -113,35 +113,41 @@ def _births(logs: list[list[_Item]], graph: StatedReference) -> dict[int, _Item]
     spawns = [item for log in logs for item in log if item.event.kind is EventKind.SPAWN]
     for item in sorted(spawns, key=lambda item: (item.t, item.id)):
         child = item.event.peer
-        mine = [other for other in logs[child] if not other.dropped] if child is not None and child < len(logs) else []
-        if child is None or not mine or child == item.event.worker:
+        child_items = (
+            [entry for entry in logs[child] if not entry.dropped] if child is not None and child < len(logs) else []
+        )
+        if child is None or not child_items or child == item.event.worker:
             graph.findings["spawn_of_nobody"] += 1
         elif child in births:
             graph.findings["spawned_twice"] += 1
-        elif mine[0].t < item.t:
+        elif child_items[0].t < item.t:
             graph.findings["spawned_after_birth"] += 1
         else:
             births[child] = item
     if births:
         for worker, log in enumerate(logs):
-            kept = [item for item in log if not item.dropped]
-            graph.findings["worker_without_spawn"] += bool(kept) and worker not in births and kept[0].t > 0
+            kept_items = [item for item in log if not item.dropped]
+            graph.findings["worker_without_spawn"] += bool(kept_items) and worker not in births and kept_items[0].t > 0
     return births
 
 
 def _ender(log: list[_Item], item: _Item) -> _Item | None:
     """Return the message, read in the instant of `item` from there on and before another start, that was sent last."""
     candidates = []
-    for other in log[log.index(item) :]:
-        if other.t != item.t or other.event.kind is EventKind.START:
+    for candidate in log[log.index(item) :]:
+        if candidate.t != item.t or candidate.event.kind is EventKind.START:
             break
-        if other.sender is not None and other.event.peer != other.event.worker and other.sender.t <= other.t:
-            candidates.append(other)
+        if (
+            candidate.sender is not None
+            and candidate.event.peer != candidate.event.worker
+            and candidate.sender.t <= candidate.t
+        ):
+            candidates.append(candidate)
     return max(
         candidates,
-        key=lambda other: (
-            other.sender.t if other.sender else 0,
-            -(other.sender.id if other.sender else 0),
+        key=lambda candidate: (
+            candidate.sender.t if candidate.sender else 0,
+            -(candidate.sender.id if candidate.sender else 0),
         ),
         default=None,
     )
@@ -169,8 +175,8 @@ def build_stated(trace: SmallTrace) -> StatedReference:
     end = max(item.t for log in logs for item in log)
     ended_by: dict[int, int] = {}
     for worker, log in enumerate(logs):
-        kept = [item for item in log if not item.dropped]
-        points: list[tuple[int, int, _Item | None]] = [(item.id, item.t, item) for item in kept]
+        kept_items = [item for item in log if not item.dropped]
+        points: list[tuple[int, int, _Item | None]] = [(item.id, item.t, item) for item in kept_items]
         if not points:
             points = [(vertex_id(worker, 1), 0, None)]
         elif points[0][1] > 0 and worker not in births:
@@ -185,8 +191,8 @@ def build_stated(trace: SmallTrace) -> StatedReference:
             if i == 0:
                 graph.vertices.append({"id": number, "t_ns": t, "segment": segment})
                 continue
-            before, begin, source = points[i - 1]
-            edge: Row = {"src": before, "dst": number, "start_ns": begin, "duration_ns": t - begin, "read": None}
+            previous_id, begin, source = points[i - 1]
+            edge: Row = {"src": previous_id, "dst": number, "start_ns": begin, "duration_ns": t - begin, "read": None}
             edge |= {"type": "unknown", "operator": None, "activation": None, "records": None, "flags": 0}
             edge["receive_buffer_ns"] = None
             top = item.stack[-1] if item is not None and item.stack else None
@@ -220,7 +226,7 @@ def build_stated(trace: SmallTrace) -> StatedReference:
 
 
 def _messages(logs: list[list[_Item]], ended_by: dict[int, int], graph: StatedReference) -> None:
-    at = {row["id"]: row["t_ns"] for row in graph.vertices}
+    time_of = {row["id"]: row["t_ns"] for row in graph.vertices}
     for log in logs:
         for item in log:
             if item.sender is None or item.event.peer == item.event.worker:
@@ -230,7 +236,7 @@ def _messages(logs: list[list[_Item]], ended_by: dict[int, int], graph: StatedRe
             if item.event.activity in _STATED_MESSAGES:
                 kind = str(item.event.activity)
             flags = 2 * (item.sender.t > item.t)
-            edge = _message(item.sender, item, dst, at[dst], kind, flags)
+            edge = _message(item.sender, item, dst, time_of[dst], kind, flags)
             arrived, lag = item.event.arrived_ns, item.t - item.event.t_ns
             if flags:
                 edge["receive_buffer_ns"] = None
@@ -279,8 +285,8 @@ def random_stated(seed: int, *, causal: bool = False) -> SmallTrace:
     logs: list[list[tuple[int, int, Event]]] = [[] for _ in range(workers)]
     begins = [0] + [chance.choice([0, 0, chance.randint(0, length // 2)]) for _ in range(workers - 1)]
 
-    def put(worker: int, t: int, kind: EventKind, **more: Any) -> None:
-        event = Event(worker=worker, seq=0, epoch=0, t_ns=t, kind=kind, **more)
+    def add(worker: int, t: int, kind: EventKind, **columns: Any) -> None:
+        event = Event(worker=worker, seq=0, epoch=0, t_ns=t, kind=kind, **columns)
         logs[worker].append((t, len(logs[worker]), event))
 
     for worker in range(workers):
@@ -290,10 +296,10 @@ def random_stated(seed: int, *, causal: bool = False) -> SmallTrace:
             if stack and chance.random() < 0.55:
                 operator = stack.pop() if causal or chance.random() < 0.95 else chance.randint(1, 3)
                 records = chance.choice([None, None, 3]) if not causal else None
-                put(worker, t, EventKind.STOP, operator=operator, records=records)
+                add(worker, t, EventKind.STOP, operator=operator, records=records)
             elif chance.random() < 0.85:
                 stack.append(chance.choice([None, 1, 2, 3]))
-                put(
+                add(
                     worker,
                     t,
                     EventKind.START,
@@ -303,7 +309,7 @@ def random_stated(seed: int, *, causal: bool = False) -> SmallTrace:
                     inferred=chance.choice([None, True]),
                 )
             else:
-                put(
+                add(
                     worker,
                     t,
                     chance.choice(
@@ -313,14 +319,14 @@ def random_stated(seed: int, *, causal: bool = False) -> SmallTrace:
     for number in range(chance.randint(0, 14)):
         sender, receiver = chance.randrange(workers), chance.randrange(workers)
         send = chance.randint(begins[sender], length)
-        least = 1 if causal else chance.choice([0, 0, -2])
-        places = [t for t, _, event in logs[receiver] if event.kind is EventKind.STOP and t >= send + least]
-        read = chance.choice(places) if places and chance.random() < 0.7 else send + least + chance.randint(0, 5)
+        least_ns = 1 if causal else chance.choice([0, 0, -2])
+        places = [t for t, _, event in logs[receiver] if event.kind is EventKind.STOP and t >= send + least_ns]
+        read = chance.choice(places) if places and chance.random() < 0.7 else send + least_ns + chance.randint(0, 5)
         read = max(read, begins[receiver], 0)
-        if causal and read < send + least:
+        if causal and read < send + least_ns:
             continue
         activity = chance.choice([None, "control_message"])
-        put(sender, send, EventKind.SEND, channel=7, peer=receiver, message_seq=number)
+        add(sender, send, EventKind.SEND, channel=7, peer=receiver, message_seq=number)
         if causal or chance.random() < 0.9:
             logs[receiver].insert(
                 0,
@@ -349,7 +355,7 @@ def random_stated(seed: int, *, causal: bool = False) -> SmallTrace:
             if first - chance.randint(0, 3) + late >= begins[parent] or not causal:
                 t = max(begins[parent], first - chance.randint(0, 3)) + late
                 if t <= first or not causal:
-                    put(parent, t, EventKind.SPAWN, peer=worker)
+                    add(parent, t, EventKind.SPAWN, peer=worker)
     return _numbered(logs, chance)
 
 

@@ -58,7 +58,18 @@ _ENDED = 2
 
 def surfaces() -> list[str]:
     """Return all lines, sorted."""
-    return sorted({*_commands(), *_python(), *_tables(), *_errors(), *_findings(), *_jobs(), *_queries(), *_others()})
+    return sorted(
+        {
+            *_commands(),
+            *_python(),
+            *_tables(),
+            *_errors(),
+            *_findings(),
+            *_jobs(),
+            *_queries(),
+            *_formats_and_variables(),
+        }
+    )
 
 
 # --- Commands and jobs ---------------------------------------------------------------------------------------------
@@ -88,8 +99,10 @@ def _command(path: str, command: Any, context: Any) -> Iterator[str]:
         yield f"command {path} {kind} {names}: {', '.join(facts)}"
     for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
         # Commands of analyses are made when they are called.
-        _, whole, _ = command.resolve_command(context, [name])
-        yield from _command(f"{path} {name}", whole, whole.make_context(name, [], context, resilient_parsing=True))
+        _, subcommand, _ = command.resolve_command(context, [name])
+        yield from _command(
+            f"{path} {name}", subcommand, subcommand.make_context(name, [], context, resilient_parsing=True)
+        )
 
 
 def _type_name(parameter: Any) -> str:
@@ -132,9 +145,9 @@ def _jobs() -> Iterator[str]:
 
 def _python() -> Iterator[str]:
     shown: dict[Any, str] = {}
-    for name, more in _MODULES.items():
+    for name, unlisted_names in _MODULES.items():
         module = import_module(name)
-        for item in sorted({*getattr(module, "__all__", ()), *more} or _own_names(module)):
+        for item in sorted({*getattr(module, "__all__", ()), *unlisted_names} or _own_names(module)):
             value = getattr(module, item)
             if inspect.isclass(value) and value in shown:
                 yield f"python {name}.{item}: {shown[value]}"
@@ -332,7 +345,7 @@ def _queries() -> Iterator[str]:
         yield f"pattern {name}({values}): {', '.join(pattern.shown)}"
 
 
-def _others() -> Iterator[str]:
+def _formats_and_variables() -> Iterator[str]:
     from pag_graph.sources import FORMATS
 
     yield from (f"format of logs: {name}" for name in FORMATS)
@@ -357,12 +370,12 @@ def main() -> int:
     listed = LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []
     today = surfaces()
     LIST.write_text("".join(f"{line}\n" for line in sorted({*listed, *today})), encoding="utf-8")
-    gone = sorted({*listed} - {*today})
-    for line in gone:
+    vanished = sorted({*listed} - {*today})
+    for line in vanished:
         sys.stderr.write(f"gone or changed: {line}\n")
-    if gone:
+    if vanished:
         sys.stderr.write(f"What is meant to go is deleted from {LIST} by hand, with a line in CHANGELOG.md.\n")
-    return _ENDED if gone else 0
+    return _ENDED if vanished else 0
 
 
 if __name__ == "__main__":
