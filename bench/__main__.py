@@ -23,8 +23,8 @@ SCRATCH = harness.ROOT / ".pag" / "bench"
 def benches() -> dict[str, harness.Bench]:
     """Return all benches, by name: every module of the package that has one in ``BENCH``."""
     modules = (info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in {"harness", "__main__"})
-    found = (getattr(import_module(f"bench.{name}"), "BENCH", None) for name in sorted(modules))
-    return {bench.name: bench for bench in found if isinstance(bench, harness.Bench)}
+    candidates = (getattr(import_module(f"bench.{name}"), "BENCH", None) for name in sorted(modules))
+    return {bench.name: bench for bench in candidates if isinstance(bench, harness.Bench)}
 
 
 def write_page(results: Path, page: Path) -> None:
@@ -56,41 +56,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     compare = commands.add_parser("compare", help="compare two results, as of two commits")
     compare.add_argument("before", type=Path)
     compare.add_argument("after", type=Path)
-    given = parser.parse_args(arguments)
-    if given.command == "compare":
-        print(harness.compare(harness.load(given.before), harness.load(given.after)), end="")
-    elif given.command == "page":
+    options = parser.parse_args(arguments)
+    if options.command == "compare":
+        print(harness.compare(harness.load(options.before), harness.load(options.after)), end="")
+    elif options.command == "page":
         write_page(RESULTS, PAGE)
-    elif given.command == "list":
+    elif options.command == "list":
         for bench in benches().values():
             print(f"{bench.name}: {bench.title}" + (f" (needs {lack})" if (lack := bench.needs()) else ""))
     else:
-        return _run(given)
+        return _run(options)
     return 0
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     known = benches()
-    unknown = [name for name in given.names if name not in known]
+    unknown = [name for name in options.names if name not in known]
     if unknown:
         print(f"There is no bench {unknown[0]!r}; there are {', '.join(known)}.")
         return 2
-    kept = given.results is None and not given.quick
-    results = given.results or (given.scratch / "results" if given.quick else RESULTS)
+    writes_page = options.results is None and not options.quick
+    results = options.results or (options.scratch / "results" if options.quick else RESULTS)
     results.mkdir(parents=True, exist_ok=True)
     code = 0
-    for name in given.names or known:
+    for name in options.names or known:
         bench = known[name]
         lack = bench.needs()
         if lack:
             print(f"{name} is left out: it needs {lack}.")
-            code = code or (3 if given.names else 0)
+            code = code or (3 if options.names else 0)
             continue
-        session = harness.Session(given.scratch, quick=given.quick, repeat=given.repeat)
+        session = harness.Session(options.scratch, quick=options.quick, repeat=options.repeat)
         result = harness.run(bench, session)
         harness.save(result, results / f"{name}.json")
         print(harness.markdown(result))
-    if kept:
+    if writes_page:
         write_page(RESULTS, PAGE)
     return code
 

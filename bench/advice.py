@@ -186,9 +186,11 @@ def recorded(program: Path, shape: Shape, places: Sequence[int], place: Path, *,
 def untraced_ns(program: Path, shape: Shape, places: Sequence[int], *, rt: bool) -> int:
     """Return how long a run takes that nobody records."""
     words = command(program, shape, places)
-    done = subprocess.run(words, check=True, capture_output=True, text=True, preexec_fn=first_in_line if rt else None)
-    [said] = re.findall(r"elapsed_ns (\d+)", done.stdout + done.stderr)
-    return int(said)
+    process = subprocess.run(
+        words, check=True, capture_output=True, text=True, preexec_fn=first_in_line if rt else None
+    )
+    [elapsed_text] = re.findall(r"elapsed_ns (\d+)", process.stdout + process.stderr)
+    return int(elapsed_text)
 
 
 def check(program: Path, shape: Shape, *, repeat: int, rt: bool) -> list[Cut]:
@@ -196,21 +198,21 @@ def check(program: Path, shape: Shape, *, repeat: int, rt: bool) -> list[Cut]:
     cuts = {cut: Cut(shape=shape.name, operator=f"stage {cut}") for cut in shape.cuts}
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as folder:
-            alone = cut_places(shape, None)
-            pag = recorded(program, shape, alone, Path(folder), rt=rt)
+            no_places = cut_places(shape, None)
+            pag = recorded(program, shape, no_places, Path(folder), rt=rt)
             window = rounds(pag.run)
-            alone_ns = untraced_ns(program, shape, alone, rt=rt)
+            uncut_ns = untraced_ns(program, shape, no_places, rt=rt)
             advice = pag.advise(epoch=window[0].epoch, until=window[-1].epoch, beta=0.0)
-            said = {row["operator_name"]: row for row in advice.table.to_pylist()}
+            row_of_operator = {row["operator_name"]: row for row in advice.table.to_pylist()}
             for number, cut in cuts.items():
-                row, places = said[cut.operator], cut_places(shape, number)
+                row, places = row_of_operator[cut.operator], cut_places(shape, number)
                 for name in ("low_ns", "predicted_ns", "high_ns", "rank", "verdict", "utility"):
                     getattr(cut, name).append(row[name])
                 cut.recorded_ns.append(window[-1].end_ns - window[0].start_ns)
-                with tempfile.TemporaryDirectory() as other:
-                    after = rounds(recorded(program, shape, places, Path(other), rt=rt).run)
-                cut.measured_ns.append(after[-1].end_ns - after[0].start_ns)
-                cut.untraced.append(alone_ns / untraced_ns(program, shape, places, rt=rt))
+                with tempfile.TemporaryDirectory() as cut_folder:
+                    cut_rounds = rounds(recorded(program, shape, places, Path(cut_folder), rt=rt).run)
+                cut.measured_ns.append(cut_rounds[-1].end_ns - cut_rounds[0].start_ns)
+                cut.untraced.append(uncut_ns / untraced_ns(program, shape, places, rt=rt))
     return list(cuts.values())
 
 
@@ -222,8 +224,13 @@ def line(cut: Cut) -> str:
     ]
     verdict = max(set(cut.verdict), key=cut.verdict.count)
     cells = (cut.shape, cut.operator, f"{statistics.median(cut.utility):.2f}", *times, f"{cut.error:+.1%}")
-    more = (f"{cut.spread:.1%}", "yes" if cut.inside else "no", verdict, f"{statistics.median(cut.untraced):.2f} x")
-    return "| " + " | ".join((*cells, *more)) + " |"
+    last_cells = (
+        f"{cut.spread:.1%}",
+        "yes" if cut.inside else "no",
+        verdict,
+        f"{statistics.median(cut.untraced):.2f} x",
+    )
+    return "| " + " | ".join((*cells, *last_cells)) + " |"
 
 
 def summary(cuts: Sequence[Cut]) -> dict[str, Any]:
@@ -231,12 +238,12 @@ def summary(cuts: Sequence[Cut]) -> dict[str, Any]:
     errors = sorted(abs(cut.error) for cut in cuts)
     best, losing = [], []
     for name in dict.fromkeys(cut.shape for cut in cuts):
-        own = [cut for cut in cuts if cut.shape == name]
-        measured = {cut.operator: statistics.median(cut.measured_ns) for cut in own}
-        first = min(own, key=lambda cut: statistics.median(cut.rank))
-        best.append(measured[first.operator] / min(measured.values()) - 1)
-        gained = [statistics.median(cut.recorded_ns) > measured[cut.operator] for cut in own]
-        losing += [cut for cut, won in zip(own, gained, strict=True) if not won and "insert" in cut.verdict]
+        shape_cuts = [cut for cut in cuts if cut.shape == name]
+        measured = {cut.operator: statistics.median(cut.measured_ns) for cut in shape_cuts}
+        first_ranked = min(shape_cuts, key=lambda cut: statistics.median(cut.rank))
+        best.append(measured[first_ranked.operator] / min(measured.values()) - 1)
+        is_faster = [statistics.median(cut.recorded_ns) > measured[cut.operator] for cut in shape_cuts]
+        losing += [cut for cut, won in zip(shape_cuts, is_faster, strict=True) if not won and "insert" in cut.verdict]
     return {
         "cuts": len(cuts),
         "inside": sum(cut.inside for cut in cuts),
@@ -252,14 +259,14 @@ def summary(cuts: Sequence[Cut]) -> dict[str, Any]:
 def section(result: Mapping[str, Any]) -> str:
     """Return the generated part of the page."""
     cuts = [Cut(**entry) for entry in result["cuts"]]
-    found, facts = summary(cuts), result["machine"]
+    totals, facts = summary(cuts), result["machine"]
     first = ", before all other processes" if result["first_in_line"] else ""
     head = (
-        f"Of {found['cuts']} cuts of {found['shapes']} shapes, {found['inside']} lie between the least and the most,"
-        f" widened by `spread`. The median error is {found['median_error']:.1%}, the worst"
-        f" {found['worst_error']:.1%}. In {found['first_within_5_percent']} shapes the cut that is ranked first is"
-        f" within 5 % of the best cut; in the worst case it is {found['worst_first']:.1%} slower. Cuts with the verdict"
-        f" `insert` that made the program slower: {found['inserted_but_slower']}. Each shape has"
+        f"Of {totals['cuts']} cuts of {totals['shapes']} shapes, {totals['inside']} lie between the least and the most,"
+        f" widened by `spread`. The median error is {totals['median_error']:.1%}, the worst"
+        f" {totals['worst_error']:.1%}. In {totals['first_within_5_percent']} shapes the cut that is ranked first is"
+        f" within 5 % of the best cut; in the worst case it is {totals['worst_first']:.1%} slower. Cuts with the"
+        f" verdict `insert` that made the program slower: {totals['inserted_but_slower']}. Each shape has"
         f" {result['repeat']} recordings and as many runs of every cut, in turn{first}, on {facts['cores']} cores"
         f" ({facts['processor']}), load average {facts['load_average']} to {facts['load_average_after']},"
         f" commit {result['commit']}, {result['begun']}."
@@ -279,36 +286,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, and return the exit code."""
     parser = command_line("advice", __doc__, recordings="recording", subjects="shapes", page=PAGE)
     parser.add_argument("--held-out", action="store_true", help="shapes that no constant was chosen by")
-    given = parser.parse_args(arguments)
-    part = UNSEEN if given.held_out else FITTED
-    if given.page:
-        write_page(part, harness.load(part.result))
+    options = parser.parse_args(arguments)
+    cut_set = UNSEEN if options.held_out else FITTED
+    if options.page:
+        write_page(cut_set, harness.load(cut_set.result))
         return 0
-    program = given.program or build_program("pipeline")
-    repeat = repeats(given)
+    program = options.program or build_program("pipeline")
+    repeat = repeats(options)
     facts, begun = harness.machine(), datetime.now(UTC)
     cuts = []
-    for shape in part.shapes:
-        if given.only and shape.name not in given.only:
+    for shape in cut_set.shapes:
+        if options.only and shape.name not in options.only:
             continue
-        for cut in check(program, shape, repeat=repeat, rt=given.first_in_line):
+        for cut in check(program, shape, repeat=repeat, rt=options.first_in_line):
             cuts.append(cut)
             print(line(cut), flush=True)
     print(summary(cuts))
-    if not given.quick and not given.only:
+    if not options.quick and not options.only:
         result = {
             "format": harness.FORMAT,
-            "bench": part.name,
+            "bench": cut_set.name,
             "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
             "begun": begun.isoformat(timespec="seconds"),
             "repeat": repeat,
-            "first_in_line": given.first_in_line,
+            "first_in_line": options.first_in_line,
             "commit": harness.commit(),
             "cuts": [asdict(cut) for cut in cuts],
         }
-        part.result.parent.mkdir(exist_ok=True)
-        harness.save(result, part.result)
-        write_page(part, result)
+        cut_set.result.parent.mkdir(exist_ok=True)
+        harness.save(result, cut_set.result)
+        write_page(cut_set, result)
     return 0
 
 

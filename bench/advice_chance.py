@@ -76,62 +76,67 @@ def compare(program: Path, shape: Shape, runs: int, *, rt: bool) -> tuple[list[C
         names = ("what", "ratio_low", "ratio_high", "decision")
         rows = overhead(*sides).table.select(names).to_pylist()
         measures = [Measure(shape=shape.name, **row) for row in rows]
-        return [_compared(shape, middle, sides, few) for few in range(_FEWEST, runs + 1)], measures
+        return [_compared(shape, middle, sides, fewer_runs) for fewer_runs in range(_FEWEST, runs + 1)], measures
 
 
-def _compared(shape: Shape, middle: int, sides: tuple[Sequence[Run], Sequence[Run]], few: int) -> Comparison:
+def _compared(shape: Shape, middle: int, sides: tuple[Sequence[Run], Sequence[Run]], runs: int) -> Comparison:
     ports = [f"stage {middle}"]
-    before, after = (side[:few] for side in sides)
+    before, after = (side[:runs] for side in sides)
     [row] = advise_evaluate(before, after, AdviceState(), ports=ports).table.to_pylist()
     low, high = row["ratio_low"], row["ratio_high"]
     apart = low > 1 or high < 1
     name, decision = shape.name, row["decision"]
-    return Comparison(shape=name, runs=few, ratio_low=low, ratio_high=high, apart=apart, decision=decision)
+    return Comparison(shape=name, runs=runs, ratio_low=low, ratio_high=high, apart=apart, decision=decision)
 
 
 def section(result: Mapping[str, Any]) -> str:
     """Return the generated part of the page."""
-    found, facts = [Comparison(**entry) for entry in result["comparisons"]], result["machine"]
+    comparisons, facts = [Comparison(**entry) for entry in result["comparisons"]], result["machine"]
     first = ", before all other processes" if result["first_in_line"] else ""
-    names = list(dict.fromkeys(each.shape for each in found))
+    names = list(dict.fromkeys(comparison.shape for comparison in comparisons))
     head = (
         f"{len(names)} shapes, each compared with itself{first}, on {facts['cores']} cores ({facts['processor']}), load"
         f" average {facts['load_average']} to {facts['load_average_after']}, commit {result['commit']},"
         f" {result['begun']}."
     )
     rows = ["| runs a side | told apart | by chance | enough | decided |", "| --- | --- | --- | --- | --- |"]
-    for runs in sorted({each.runs for each in found}):
-        own = [each for each in found if each.runs == runs]
-        apart, decided = sum(each.apart for each in own), sum(each.decision != "undecided" for each in own)
-        by_chance = len(own) * chance_of_separation(runs, runs)
-        known = "yes" if enough(runs, runs) else "no"
-        rows.append(f"| {runs} | {apart} of {len(own)} | {by_chance:.2f} | {known} | {decided} |")
-    most = max(each.runs for each in found)
-    rows += ["", f"| shape | ratio of {most} runs a side | decision |", "| --- | --- | --- |"]
+    for runs in sorted({comparison.runs for comparison in comparisons}):
+        of_runs = [comparison for comparison in comparisons if comparison.runs == runs]
+        told_apart, decided = (
+            sum(comparison.apart for comparison in of_runs),
+            sum(comparison.decision != "undecided" for comparison in of_runs),
+        )
+        by_chance = len(of_runs) * chance_of_separation(runs, runs)
+        is_enough = "yes" if enough(runs, runs) else "no"
+        rows.append(f"| {runs} | {told_apart} of {len(of_runs)} | {by_chance:.2f} | {is_enough} | {decided} |")
+    most_runs = max(comparison.runs for comparison in comparisons)
+    rows += ["", f"| shape | ratio of {most_runs} runs a side | decision |", "| --- | --- | --- |"]
     rows += [
-        f"| {each.shape} | {each.ratio_low:.3f} to {each.ratio_high:.3f} | {each.decision} |"
-        for each in found
-        if each.runs == most
+        f"| {comparison.shape} | {comparison.ratio_low:.3f} to {comparison.ratio_high:.3f} | {comparison.decision} |"
+        for comparison in comparisons
+        if comparison.runs == most_runs
     ]
-    return "\n".join([head, "", *rows, *_overheads(result["measures"], most)])
+    return "\n".join([head, "", *rows, *_overheads(result["measures"], most_runs)])
 
 
 def _overheads(measures: Sequence[Mapping[str, Any]], runs: int) -> list[str]:
     """Return what `rescale-overhead` says of the same runs; none of a result that has not looked at that."""
-    known = [Measure(**entry) for entry in measures]
-    if not known:
+    known_measures = [Measure(**entry) for entry in measures]
+    if not known_measures:
         return []
-    decided = sum(each.decision != "undecided" for each in known)
-    by_chance = len(known) * chance_of_separation(runs, runs)
+    decided = sum(measure.decision != "undecided" for measure in known_measures)
+    by_chance = len(known_measures) * chance_of_separation(runs, runs)
     head = (
-        f"`rescale-overhead` of the same runs: {len(known)} measures, {decided} decided ({by_chance:.2f} by chance), "
-        f"{sum(each.ratio_low <= 1 <= each.ratio_high for each in known)} intervals hold 1."
+        f"`rescale-overhead` of the same runs: {len(known_measures)} measures, {decided} decided"
+        f" ({by_chance:.2f} by chance),"
+        f" {sum(measure.ratio_low <= 1 <= measure.ratio_high for measure in known_measures)} intervals hold 1."
     )
     rows = ["| shape | measure | ratio | decision |", "| --- | --- | --- | --- |"]
     rows += [
-        f"| {each.shape} | {each.what} | {each.ratio_low:.3f} to {each.ratio_high:.3f} | {each.decision} |"
-        for each in known
-        if each.what == "round" or each.decision != "undecided"
+        f"| {measure.shape} | {measure.what} | {measure.ratio_low:.3f} to {measure.ratio_high:.3f} |"
+        f" {measure.decision} |"
+        for measure in known_measures
+        if measure.what == "round" or measure.decision != "undecided"
     ]
     return ["", head, "", *rows]
 
@@ -139,19 +144,19 @@ def _overheads(measures: Sequence[Mapping[str, Any]], runs: int) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, and return the exit code."""
     parser = command_line("advice_chance", __doc__, recordings="recording", subjects="shapes", page=PAGE)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     file = harness.ROOT / "bench" / "results" / f"{NAME}.json"
-    if given.page:
+    if options.page:
         result = harness.load(file)
     else:
-        program = given.program or build_program("pipeline")
-        runs = max(repeats(given), _FEWEST)
+        program = options.program or build_program("pipeline")
+        runs = max(repeats(options), _FEWEST)
         facts, begun = harness.machine(), datetime.now(UTC)
         comparisons: list[Comparison] = []
         measures: list[Measure] = []
         for shape in _COMPARED:
-            if not given.only or shape.name in given.only:
-                told_apart, of_rounds = compare(program, shape, runs, rt=given.first_in_line)
+            if not options.only or shape.name in options.only:
+                told_apart, of_rounds = compare(program, shape, runs, rt=options.first_in_line)
                 comparisons += told_apart
                 measures += of_rounds
                 print(comparisons[-1], flush=True)
@@ -161,13 +166,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
             "begun": begun.isoformat(timespec="seconds"),
             "runs": runs,
-            "first_in_line": given.first_in_line,
+            "first_in_line": options.first_in_line,
             "commit": harness.commit(),
-            "comparisons": [asdict(each) for each in comparisons],
-            "measures": [asdict(each) for each in measures],
+            "comparisons": [asdict(entry) for entry in comparisons],
+            "measures": [asdict(entry) for entry in measures],
         }
         print(section(result))
-        if given.quick or given.only:
+        if options.quick or options.only:
             return 0
         harness.save(result, file)
     PAGE.write_text(harness.with_section(PAGE.read_text(encoding="utf-8"), NAME, section(result)), encoding="utf-8")

@@ -75,12 +75,12 @@ def follow(program: Path, shape: Shape, folder: Path, *, repeat: int, rt: bool) 
     """Follow advice until nothing more is proposed or kept; return the length at the beginning, and the steps."""
 
     def runs(places: Sequence[int], name: str) -> list[Pag]:
-        made = []
+        pags = []
         for number in range(repeat):
             place = folder / f"{name}-{number}"
             place.mkdir()
-            made.append(recorded(program, shape, places, place, rt=rt))
-        return made
+            pags.append(recorded(program, shape, places, place, rt=rt))
+        return pags
 
     places = [0] * len(shape.costs)
     before = runs(places, "before")
@@ -88,9 +88,9 @@ def follow(program: Path, shape: Shape, folder: Path, *, repeat: int, rt: bool) 
     steps: list[Step] = []
     while len(steps) < _STEPS:
         state = folder / "advice.json"
-        usual = sorted(before, key=length_ns)[len(before) // 2]
-        window = rounds(usual.run)
-        advice = usual.advise(
+        usual_pag = sorted(before, key=length_ns)[len(before) // 2]
+        window = rounds(usual_pag.run)
+        advice = usual_pag.advise(
             epoch=window[0].epoch, until=window[-1].epoch, state=str(state) if state.exists() else None
         )
         rows = proposed(advice)
@@ -121,7 +121,7 @@ def line(first_ns: float, step: Step) -> str:
     """Return a step's row of the table."""
     times = [f"{ns / 1e6:.1f}" for ns in (step.low_ns, step.predicted_ns, step.high_ns, step.measured_ns)]
     speed = [f"{first_ns / step.predicted_ns:.2f} x", f"{first_ns / step.measured_ns:.2f} x", f"{step.spread:.1%}"]
-    decided = ", ".join(f"{step.decisions.count(each)} {each}" for each in sorted(set(step.decisions)))
+    decided = ", ".join(f"{step.decisions.count(decision)} {decision}" for decision in sorted(set(step.decisions)))
     return "| " + " | ".join([", ".join(step.ports), str(step.threads), *times, *speed, decided]) + " |"
 
 
@@ -155,19 +155,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--atonce", type=int, default=1, help="messages that operators take at once; not 1: no file")
     parser.add_argument("--records", type=int, default=150, help="records of an epoch")
     parser.add_argument("--cost-us", type=int, default=2_000, help="microseconds for a record, in each operator")
-    given = parser.parse_args(arguments)
-    if given.page:
+    options = parser.parse_args(arguments)
+    if options.page:
         write_page(harness.load(RESULT))
         return 0
-    costs = (given.cost_us * 1_000,) * _OPERATORS
-    sizes: dict[str, int | str] = {"records": given.records, "batch": 1, "epochs": 6, "atonce": given.atonce}
+    costs = (options.cost_us * 1_000,) * _OPERATORS
+    sizes: dict[str, int | str] = {"records": options.records, "batch": 1, "epochs": 6, "atonce": options.atonce}
     shape = Shape(name="steps", costs=costs, arguments={**sizes, "work": "sleep"})
-    program = given.program or build_program("pipeline")
+    program = options.program or build_program("pipeline")
     facts, begun = harness.machine(), datetime.now(UTC)
-    repeat = max(_FEWEST, repeats(given))
+    repeat = max(_FEWEST, repeats(options))
     with tempfile.TemporaryDirectory() as folder:
-        first_ns, steps = follow(program, shape, Path(folder), repeat=repeat, rt=given.first_in_line)
-    if given.quick or given.only or given.atonce != 1:
+        first_ns, steps = follow(program, shape, Path(folder), repeat=repeat, rt=options.first_in_line)
+    if options.quick or options.only or options.atonce != 1:
         return 0
     result = {
         "format": harness.FORMAT,
@@ -175,10 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
         "begun": begun.isoformat(timespec="seconds"),
         "repeat": repeat,
-        "first_in_line": given.first_in_line,
+        "first_in_line": options.first_in_line,
         "commit": harness.commit(),
         "cost_ns": costs[0],
-        "records": given.records,
+        "records": options.records,
         "first_ns": first_ns,
         "steps": [asdict(step) for step in steps],
     }

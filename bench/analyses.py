@@ -67,29 +67,31 @@ def _edges(store: Path) -> harness.Yardstick:
 
 def run(session: Session) -> None:
     """Make the measurements."""
-    old = _snailtrail(session)
-    if old is not None:
-        pag, stick = api.open(old), _edges(old)
+    snailtrail_store = _snailtrail(session)
+    if snailtrail_store is not None:
+        pag, stick = api.open(snailtrail_store), _edges(snailtrail_store)
         edges = int(pag.epochs["edges"].sum())
-        over = partial(_over, old, "k-hops")
+        all_epochs = partial(_answer_of, snailtrail_store, "k-hops")
         target = "1 s and 1 GB; SnailTrail 2 needs 28-41 s and 11-13 GB"
-        session.measure("10-hops, all epochs (tri-l)", over, against=stick, items=edges, unit="edges", target=target)
+        session.measure(
+            "10-hops, all epochs (tri-l)", all_epochs, against=stick, items=edges, unit="edges", target=target
+        )
         session.measure(
             "10-hops as SnailTrail 2 counts them (tri-l)",
-            lambda: api.open(old).k_hops_st2(k=10),
+            lambda: api.open(snailtrail_store).k_hops_st2(k=10),
             against=stick,
             items=edges,
             unit="edges",
         )
         for name in ("metrics", "invariants"):
-            subject = partial(_over, old, name)
+            subject = partial(_answer_of, snailtrail_store, name)
             session.measure(f"{name}, all epochs (tri-l)", subject, against=stick, items=edges, unit="edges")
-        _building(session, "building the store, for comparison (tri-l)", old, stick, RuleSet.ST2)
+        _building(session, "building the store, for comparison (tri-l)", snailtrail_store, stick, RuleSet.ST2)
     _, store = triangles(session)
     stick, edges = _edges(store), int(api.open(store).epochs["edges"].sum())
     _building(session, "building the store, for comparison", store, stick, RuleSet.TIMELY)
     for name in (*_EACH, *_OF_RUN):
-        subject = partial(_over, store, name)
+        subject = partial(_answer_of, store, name)
         session.measure(
             f"{name}, all epochs", subject, against=stick, items=edges, unit="edges", target="less than building"
         )
@@ -109,7 +111,7 @@ def _building(session: Session, name: str, store: Path, stick: harness.Yardstick
     )
 
 
-def _over(store: Path, name: str) -> pa.Table:
+def _answer_of(store: Path, name: str) -> pa.Table:
     pag = api.open(store)
     return pag.analyse(name) if name in _OF_RUN else pag.each(name)
 
@@ -189,21 +191,23 @@ def _star(count: int) -> Snapshot:
     sender, reader = 0, 1 << POSITION_BITS
     positions = np.arange(2, 2 * count + 2, 2)
     local = _rows(sender + np.append(0, positions[:-1]) + 2, sender + positions + 2, np.arange(count), "processing")
-    at = 2 * count
-    wait = _rows(np.array([reader + 2, reader + 4]), np.array([reader + 4, reader + 6]), np.array([0, at - 1]), "busy")
-    wait[0] |= {"duration_ns": at - 1, "type": "waiting"}
+    end_ns = 2 * count
+    wait = _rows(
+        np.array([reader + 2, reader + 4]), np.array([reader + 4, reader + 6]), np.array([0, end_ns - 1]), "busy"
+    )
+    wait[0] |= {"duration_ns": end_ns - 1, "type": "waiting"}
     sent = sender + positions + 2
-    into = _rows(sent, np.full(count, reader + 4), np.arange(1, count + 1), "data_message")
-    for row in into:
-        row["duration_ns"] = at - 1 - row["start_ns"]
-    rows = pl.DataFrame([*local, *wait, *into], schema=_schema(PAG_EDGES))
+    messages = _rows(sent, np.full(count, reader + 4), np.arange(1, count + 1), "data_message")
+    for row in messages:
+        row["duration_ns"] = end_ns - 1 - row["start_ns"]
+    rows = pl.DataFrame([*local, *wait, *messages], schema=_schema(PAG_EDGES))
     run = Run.__new__(Run)
-    run.info = SimpleNamespace(run={"rules": "timely", "end_ns": at}, path="memory")  # type: ignore[assignment]
+    run.info = SimpleNamespace(run={"rules": "timely", "end_ns": end_ns}, path="memory")  # type: ignore[assignment]
     workers = [{"worker": worker, "process": 0, "clock_domain": "", "offset_ns": 0} for worker in (0, 1)]
     tables = {"edges": rows, "epochs": _schema(PAG_EPOCHS).to_frame()}
     run._scans = {name: table.lazy() for name, table in tables.items()}  # noqa: SLF001
     run._scans["workers"] = pl.DataFrame(workers, schema=_schema(TRACE_WORKERS)).lazy()  # noqa: SLF001
-    snapshot = run.snapshot(Window(start_ns=0, end_ns=at))
+    snapshot = run.snapshot(Window(start_ns=0, end_ns=end_ns))
     _ = snapshot.tiling
     return snapshot
 

@@ -85,12 +85,12 @@ class Served:
         self.browser = browser
         command = [sys.executable, "-c", _SERVE, str(store), "--port", "0"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        said = ""
+        printed = ""
         assert self.process.stdout
-        while not (link := _LINK.search(said)):
+        while not (link := _LINK.search(printed)):
             line = self.process.stdout.readline()
-            assert line, f"`pag serve` has ended: {said}"
-            said += line
+            assert line, f"`pag serve` has ended: {printed}"
+            printed += line
         self.origin = f"http://127.0.0.1:{link[1]}"
         browser.call("Page.navigate", url=link[0])
         browser.until("document.getElementById('main')?.dataset.page === 'runs'", "list of runs")
@@ -146,14 +146,14 @@ def first_paint(store: Path, browser: Chromium, address: str, stick: Yardstick, 
     rested
         Whether the server has loaded its code before, as while somebody looks at the list of runs, or just listens.
     """
-    when = "the server has loaded its code" if rested else "the server has just begun to listen"
-    figure = Figure(name=f"browser: first paint of the whole run, {when}", target="under 1 s" if rested else "")
+    server_state = "the server has loaded its code" if rested else "the server has just begun to listen"
+    figure = Figure(name=f"browser: first paint of the whole run, {server_state}", target="under 1 s" if rested else "")
     figure.yardstick = stick.name
     used = []
     for _ in range(runs):
-        begun = time.perf_counter()
+        stick_start = time.perf_counter()
         stick.run()
-        figure.yardstick_seconds.append(time.perf_counter() - begun)
+        figure.yardstick_seconds.append(time.perf_counter() - stick_start)
         served = Served(store, browser)
         try:
             if rested:
@@ -224,7 +224,7 @@ def of_moves(name: str, seconds: Sequence[float], values: Mapping[str, Any]) -> 
         name=name,
         seconds=[statistics.median(ordered)],
         target="p95 under 150 ms",
-        values={**{title: round(taken * 1e3, 1) for title, taken in spread.items()}, **values},
+        values={**{title: round(seconds_taken * 1e3, 1) for title, seconds_taken in spread.items()}, **values},
     )
 
 

@@ -33,7 +33,7 @@ def run(session: Session) -> None:
             built = session.fixed(name, partial(into_store, trace, rules=rules))
             cases.append(("tri-l", trace, rules, built))
     for name, trace, rules, built in cases:
-        _one(session, name, trace, rules, built)
+        _measure_trace(session, name, trace, rules, built)
     _spark(session, cases)
 
 
@@ -47,7 +47,7 @@ def in_memory(session: Session, trace: Path, rules: RuleSet) -> None:
     graph_in_memory(trace, session.new_folder("staging"), rules)
 
 
-def _one(session: Session, name: str, trace: Path, rules: RuleSet, store: Path) -> None:
+def _measure_trace(session: Session, name: str, trace: Path, rules: RuleSet, store: Path) -> None:
     events = Trace.open(trace).rows
     stick = writes_the_same(session, trace, store)
     session.measure(

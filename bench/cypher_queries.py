@@ -28,11 +28,11 @@ def _queries(session: Session, driver: neo4j.Driver, opened: Run) -> None:
     """Measure each query with parameters that make it work: the slowest round, a worker's longest wait there."""
     idle = Yardstick(name="RETURN 1", run=lambda: driver.execute_query("RETURN 1"))
     window = opened.slowest()
-    given = {"worker": opened.workers[0], "at_ns": _longest_wait(driver, opened), "epoch": window.epoch}
+    parameters = {"worker": opened.workers[0], "at_ns": _longest_wait(driver, opened), "epoch": window.epoch}
     for query in queries_for_people():
         if query.folder != "root_cause":
             continue
-        chosen = {name: value for name, value in given.items() if name in query.params}
+        chosen = {name: value for name, value in parameters.items() if name in query.params}
         values = complete(driver, query, {"run": str(opened.info.run["run_id"]), **chosen})
         profiled = answer_query(driver, query, values, plan="profile")
         assert profiled.plan is not None

@@ -91,7 +91,7 @@ def closed_shape(rows: list[Closed], *, plateau: bool) -> dict[str, bool]:
     rates = [row.per_s for row in rows]
     peak = rates.index(max(rates))
     shape = {
-        "latency grows with the batch": all(one.latency_s < other.latency_s for one, other in pairwise(rows)),
+        "latency grows with the batch": all(smaller.latency_s < larger.latency_s for smaller, larger in pairwise(rows)),
         "throughput grows more than fivefold from the smallest batch to the best": max(rates) > 5 * rates[0],
     }
     if plateau:
@@ -106,12 +106,14 @@ def closed_shape(rows: list[Closed], *, plateau: bool) -> dict[str, bool]:
 def open_shape(rows: list[Open], closed: list[Closed]) -> dict[str, bool]:
     """Say what of Differential's table holds of rows, by offered load, beside those of the closed loop."""
     best = max(row.per_s for row in closed)
-    beside = [(row, min((c.latency_s for c in closed if c.per_s >= row.offered_per_s), default=0.0)) for row in rows]
+    with_closed_latency = [
+        (row, min((c.latency_s for c in closed if c.per_s >= row.offered_per_s), default=0.0)) for row in rows
+    ]
     return {
-        "the median grows with the load": all(one.p50_s < other.p50_s for one, other in pairwise(rows)),
+        "the median grows with the load": all(lighter.p50_s < heavier.p50_s for lighter, heavier in pairwise(rows)),
         "at the smallest load, the slowest takes more than ten times the median": rows[0].max_s > 10 * rows[0].p50_s,
         "the slowest change takes longer than in a closed loop that handles the load": all(
-            row.max_s > least for row, least in beside
+            row.max_s > closed_latency_s for row, closed_latency_s in with_closed_latency
         ),
         "the program does not keep up with a load above the best throughput of the closed loop": not any(
             row.stable for row in rows if row.offered_per_s > best
@@ -136,8 +138,13 @@ def open_loop(arguments: dict[str, int], offered: list[int], seconds: float, wor
     rows = []
     for load in offered:
         batch = round(load * _PERIOD_US / 1e6 / workers)
-        given = {**arguments, "batch": batch, "inputs": round(seconds * 1e6 / _PERIOD_US), "period": _PERIOD_US}
-        pooled = _record("degrees", given, workers)
+        loop_arguments = {
+            **arguments,
+            "batch": batch,
+            "inputs": round(seconds * 1e6 / _PERIOD_US),
+            "period": _PERIOD_US,
+        }
+        pooled = _record("degrees", loop_arguments, workers)
         tail = (pooled[name] / 1e9 for name in ("p50_ns", "p99_ns", "max_ns"))
         rows.append(Open(load, *tail, stable=bool(pooled["stable"])))
     return rows
@@ -146,80 +153,80 @@ def open_loop(arguments: dict[str, int], offered: list[int], seconds: float, wor
 def _record(program: str, arguments: dict[str, int], workers: int) -> dict[str, float]:
     """Record a program once; return what `pag load-curve` says of all its workers."""
     with tempfile.TemporaryDirectory() as folder:
-        given = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
-        run_program(build_program(program), Path(folder) / "trace", ["-w", str(workers), *given])
+        words = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
+        run_program(build_program(program), Path(folder) / "trace", ["-w", str(workers), *words])
         return api.load_curve([Path(folder) / "trace"]).to_pylist()[-1]
 
 
-def _closed_table(rows: list[Closed], theirs: list[Closed] | None = None) -> list[str]:
-    beside = theirs or []
-    lines = ["| changes at once | latency | changes/s |" + " Differential: latency | changes/s |" * bool(beside)]
-    lines.append("|--:|--:|--:|" + "--:|--:|" * bool(beside))
+def _closed_table(rows: list[Closed], differential_rows: list[Closed] | None = None) -> list[str]:
+    other_rows = differential_rows or []
+    lines = ["| changes at once | latency | changes/s |" + " Differential: latency | changes/s |" * bool(other_rows)]
+    lines.append("|--:|--:|--:|" + "--:|--:|" * bool(other_rows))
     for place, row in enumerate(rows):
         line = f"| {row.batch:,} | {row.latency_s * 1e3:.3f} ms | {row.per_s:,.0f} |"
-        if beside:
-            line += f" {beside[place].latency_s * 1e3:.3f} ms | {beside[place].per_s:,.0f} |"
+        if other_rows:
+            line += f" {other_rows[place].latency_s * 1e3:.3f} ms | {other_rows[place].per_s:,.0f} |"
         lines.append(line)
     return [*lines, ""]
 
 
-def _open_table(rows: list[Open], theirs: list[Open]) -> list[str]:
+def _open_table(rows: list[Open], differential_rows: list[Open]) -> list[str]:
     lines = ["| offered | median | 99 % | longest | kept up | Differential: median | 99 % | longest |"]
     lines.append("|--:|--:|--:|--:|---|--:|--:|--:|")
-    known = {row.offered_per_s: row for row in theirs}
+    row_of_load = {row.offered_per_s: row for row in differential_rows}
     for row in rows:
         cells = [f"{value * 1e3:.3f} ms" for value in row[1:4]]
-        other = known.get(row.offered_per_s)
+        differential_row = row_of_load.get(row.offered_per_s)
         cells += [
             "yes" if row.stable else "no",
-            *([f"{value * 1e3:.3f} ms" for value in other[1:4]] if other else " " * 3),
+            *([f"{value * 1e3:.3f} ms" for value in differential_row[1:4]] if differential_row else " " * 3),
         ]
         lines.append(f"| {row.offered_per_s:,.0f}/s | " + " | ".join(cells) + " |")
     return [*lines, ""]
 
 
-def _said(shape: dict[str, bool]) -> list[str]:
-    return [*(f"- {'Holds' if holds else '**Does not hold**'}: {what}." for what, holds in shape.items()), ""]
+def _verdicts(shape: dict[str, bool]) -> list[str]:
+    return [*(f"- {'Holds' if holds else '**Does not hold**'}: {claim}." for claim, holds in shape.items()), ""]
 
 
 def page(*, quick: bool) -> list[str]:
     """Record everything, and return the lines of the page."""
     large = {"nodes": 10_000, "edges": 50_000} if quick else {"nodes": 1_000_000, "edges": 5_000_000}
-    most = 1_000 if quick else 1_000_000
+    largest_batch = 1_000 if quick else 1_000_000
     load, now = os.getloadavg()[0], datetime.now(UTC)
     lines: list[str] = []
     size = f"{large['nodes']:,} nodes and {large['edges']:,} edges"
-    one = closed_loop("degrees", large, _up_to(most, _LARGE_INPUTS), 1)
-    lines += [f"### `degrees`, {size}, one worker, closed loop", "", *_closed_table(one, LARGE)]
-    lines += _said(closed_shape(one, plateau=False))
-    two = closed_loop("degrees", large, _up_to(most, _LARGE_INPUTS), 2)
-    lines += [f"### `degrees`, {size}, two workers, closed loop", "", *_closed_table(two)]
-    lines += _said({"the best throughput is higher than that of one worker": _best(two) > _best(one)})
-    few = closed_loop("degrees", {"nodes": 10, "edges": 50}, _up_to(most, _SMALL_INPUTS), 1)
-    lines += ["### `degrees`, 10 nodes and 50 edges, one worker, closed loop", "", *_closed_table(few, SMALL)]
-    lines += _said(
+    one_worker = closed_loop("degrees", large, _up_to(largest_batch, _LARGE_INPUTS), 1)
+    lines += [f"### `degrees`, {size}, one worker, closed loop", "", *_closed_table(one_worker, LARGE)]
+    lines += _verdicts(closed_shape(one_worker, plateau=False))
+    two_workers = closed_loop("degrees", large, _up_to(largest_batch, _LARGE_INPUTS), 2)
+    lines += [f"### `degrees`, {size}, two workers, closed loop", "", *_closed_table(two_workers)]
+    lines += _verdicts({"the best throughput is higher than that of one worker": _best(two_workers) > _best(one_worker)})
+    small_graph = closed_loop("degrees", {"nodes": 10, "edges": 50}, _up_to(largest_batch, _SMALL_INPUTS), 1)
+    lines += ["### `degrees`, 10 nodes and 50 edges, one worker, closed loop", "", *_closed_table(small_graph, SMALL)]
+    lines += _verdicts(
         {
-            **closed_shape(few, plateau=True),
+            **closed_shape(small_graph, plateau=True),
             "each batch takes less time than in the large graph": all(
-                small.latency_s < other.latency_s for small, other in zip(few, one, strict=True)
+                small.latency_s < of_large.latency_s for small, of_large in zip(small_graph, one_worker, strict=True)
             ),
         }
     )
     offered = [20_000, 50_000] if quick else [50_000, 100_000, 200_000, 300_000, 400_000, 500_000]
     by_clock = open_loop(large, offered, 1.0 if quick else _SECONDS, 1)
     lines += [f"### `degrees`, {size}, one worker, open loop", "", *_open_table(by_clock, OFFERED)]
-    lines += _said(open_shape(by_clock, one))
-    searched = closed_loop("bfs", {"nodes": 20_000, "edges": 60_000}, _up_to(most, _BFS_INPUTS), 1)
+    lines += _verdicts(open_shape(by_clock, one_worker))
+    searched = closed_loop("bfs", {"nodes": 20_000, "edges": 60_000}, _up_to(largest_batch, _BFS_INPUTS), 1)
     lines += ["### `bfs`, 20,000 nodes and 60,000 edges, one worker, closed loop", "", *_closed_table(searched)]
     growing = {"latency grows with the batch": all(a.latency_s < b.latency_s for a, b in pairwise(searched))}
     growing["throughput grows with the batch"] = all(a.per_s < b.per_s for a, b in pairwise(searched))
-    around = f"load average {load:.2f} before and {os.getloadavg()[0]:.2f} after (one or two are the program's own)"
-    facts = f"Recorded once each, on {CORES} cores, {around}, {now:%Y-%m-%d %H:%M} UTC."
-    return [facts, "", *lines, *_said(growing)]
+    loads = f"load average {load:.2f} before and {os.getloadavg()[0]:.2f} after (one or two are the program's own)"
+    facts = f"Recorded once each, on {CORES} cores, {loads}, {now:%Y-%m-%d %H:%M} UTC."
+    return [facts, "", *lines, *_verdicts(growing)]
 
 
-def _up_to(most: int, inputs: dict[int, int]) -> dict[int, int]:
-    return {batch: number for batch, number in inputs.items() if batch <= most}
+def _up_to(largest_batch: int, inputs: dict[int, int]) -> dict[int, int]:
+    return {batch: number for batch, number in inputs.items() if batch <= largest_batch}
 
 
 def _best(rows: list[Closed]) -> float:

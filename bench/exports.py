@@ -57,8 +57,8 @@ def run(session: Session) -> None:
             unit="edges",
             repeat=3,
         )
-        written = session.scratch / "output" / f"export-{file}"
-        sizes = [part.stat().st_size for part in ([written] if written.is_file() else written.iterdir())]
+        output = session.scratch / "output" / f"export-{file}"
+        sizes = [part.stat().st_size for part in ([output] if output.is_file() else output.iterdir())]
         figure.note = f"{sum(sizes) / 1e6:.0f} MB"
     session.measure("networkx", pag.to_networkx, against=stick, items=count, unit="edges", repeat=3)
     lines.unlink(missing_ok=True)

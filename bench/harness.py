@@ -98,7 +98,7 @@ class Figure:
     def ratio(self) -> float | None:
         """Median of the ratios to the yardstick, run by run; below 1 is faster than the yardstick."""
         pairs = zip(self.seconds, self.yardstick_seconds, strict=False)
-        ratios = [own / other for own, other in pairs if other > 0]
+        ratios = [subject_s / yardstick_s for subject_s, yardstick_s in pairs if yardstick_s > 0]
         return statistics.median(ratios) if ratios else None
 
     @property
@@ -240,12 +240,12 @@ class Session:
         figure = Figure(name=name, items=items, unit=unit, target=target, note=note)
         figure.yardstick = against.name if against else None
         runs = self._repeat or (max(_FEWEST_RUNS, repeat // 2) if self.quick else repeat)
-        begun = time.monotonic()
+        start = time.monotonic()
         for run in range(-warm, runs):
-            if run >= _FEWEST_RUNS and time.monotonic() - begun > most_seconds:
+            if run >= _FEWEST_RUNS and time.monotonic() - start > most_seconds:
                 break
             arguments = () if before is None else (before(),)
-            other = _timed(against.run)[0] if against else None
+            yardstick_s = _timed(against.run)[0] if against else None
             first = run == -warm
             if first:
                 # What earlier measurements freed is not this one's; what this one frees its next runs use again.
@@ -258,8 +258,8 @@ class Session:
             if run >= 0:
                 figure.seconds.append(wall)
                 figure.cpu_seconds.append(cpu)
-                if other is not None:
-                    figure.yardstick_seconds.append(other)
+                if yardstick_s is not None:
+                    figure.yardstick_seconds.append(yardstick_s)
         self.keep(figure)
         return figure
 
@@ -278,9 +278,9 @@ def _timed(run: Callable[[], object]) -> tuple[float, float]:
     gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()
     result = run()
-    taken = time.perf_counter() - wall, time.process_time() - cpu
+    times = time.perf_counter() - wall, time.process_time() - cpu
     del result
-    return taken
+    return times
 
 
 def _reset_peak() -> int | None:
@@ -339,8 +339,8 @@ def commit() -> str:
     """Return the commit that is measured, with a mark if files differ from it."""
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
+        process = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        return process.stdout.strip() if process.returncode == 0 else ""
 
     name = git("rev-parse", "--short=12", "HEAD")
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "pag_graph", "adapters", "bench/*.py")
@@ -420,18 +420,22 @@ def markdown(result: dict[str, Any]) -> str:
         sticks: dict[str, list[float]] = {}
         for figure in timed:
             sticks.setdefault(figure.yardstick or "", []).extend(figure.yardstick_seconds)
-        named = [f"{name}: {_time(statistics.median(times))}" for name, times in sorted(sticks.items()) if times]
+        yardstick_medians = [
+            f"{name}: {_time(statistics.median(times))}" for name, times in sorted(sticks.items()) if times
+        ]
         parts.append(_table(header, rows))
-        if named:
-            told = "Yardsticks ran in turn with the measurements; the column says how many times as long these took."
-            parts.append(f"{told} Medians: {'; '.join(named)}.")
+        if yardstick_medians:
+            yardstick_note = (
+                "Yardsticks ran in turn with the measurements; the column says how many times as long these took."
+            )
+            parts.append(f"{yardstick_note} Medians: {'; '.join(yardstick_medians)}.")
     # A table for all that have the same values.
-    others: dict[tuple[str, ...], list[Figure]] = {}
+    figures_of_names: dict[tuple[str, ...], list[Figure]] = {}
     for figure in figures(result):
         if figure.values:
-            others.setdefault(tuple(figure.values), []).append(figure)
-    for names, alike in others.items():
-        rows = [(figure.name, *(_value(figure.values[name]) for name in names)) for figure in alike]
+            figures_of_names.setdefault(tuple(figure.values), []).append(figure)
+    for names, same_names in figures_of_names.items():
+        rows = [(figure.name, *(_value(figure.values[name]) for name in names)) for figure in same_names]
         parts.append(_table(("measurement", *names), rows))
     parts += [f"{figure.name}: {figure.note}" for figure in figures(result) if figure.note]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -496,8 +500,8 @@ def with_section(page: str, name: str, content: str) -> str:
     section = f"{begin}\n\n{content.strip()}\n\n{end}"
     if begin not in page:
         return f"{page.rstrip()}\n\n{section}\n"
-    head, _, rest = page.partition(begin)
-    return head + section + rest.partition(end)[2]
+    head, _, tail = page.partition(begin)
+    return head + section + tail.partition(end)[2]
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
@@ -515,16 +519,18 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
         so that results of two machines, or of a busy and a quiet one, can be compared; it says `same` where the
         ranges of all runs overlap.
     """
-    old, new = ({figure.name: figure for figure in figures(result) if figure.seconds} for result in (before, after))
+    old_figures, new_figures = (
+        {figure.name: figure for figure in figures(result) if figure.seconds} for result in (before, after)
+    )
     rows = []
-    for name in dict.fromkeys([*old, *new]):
-        a, b = old.get(name), new.get(name)
+    for name in dict.fromkeys([*old_figures, *new_figures]):
+        a, b = old_figures.get(name), new_figures.get(name)
         if a is None or b is None:
             rows.append((name, *(_time(f.median) if f else "" for f in (a, b)), "gone" if b is None else "new", ""))
             continue
-        left, right = _measures(a, b)
-        change = statistics.median(right) / statistics.median(left)
-        overlap = min(left) <= max(right) and min(right) <= max(left)
+        before_measures, after_measures = _measures(a, b)
+        change = statistics.median(after_measures) / statistics.median(before_measures)
+        overlap = min(before_measures) <= max(after_measures) and min(after_measures) <= max(before_measures)
         verdict = "same" if overlap else "faster" if change < 1 else "slower"
         rows.append((name, _time(a.median), _time(b.median), f"{change:.2f} x", verdict))
     head = f"{after['bench']}: {before['commit'] or 'before'} to {after['commit'] or 'after'}"
@@ -533,9 +539,10 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 def _measures(a: Figure, b: Figure) -> tuple[list[float], list[float]]:
     if a.yardstick and a.yardstick == b.yardstick:
-        left, right = (
-            [own / other for own, other in zip(f.seconds, f.yardstick_seconds, strict=False)] for f in (a, b)
+        a_ratios, b_ratios = (
+            [subject_s / yardstick_s for subject_s, yardstick_s in zip(f.seconds, f.yardstick_seconds, strict=False)]
+            for f in (a, b)
         )
-        if left and right:
-            return left, right
+        if a_ratios and b_ratios:
+            return a_ratios, b_ratios
     return a.seconds, b.seconds

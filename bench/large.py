@@ -50,7 +50,7 @@ def run(session: Session) -> None:
 
 def _in_process(session: Session, trace: Path, recorded: Path, store: Path, size: str, times: int) -> None:
     """Measure builds without Spark."""
-    for what, subject, before in (
+    for title, subject, before in (
         ("in memory, no output", lambda _: in_memory(session, trace, RuleSet.TIMELY), lambda: None),
         (
             "into a store, in process",
@@ -59,10 +59,10 @@ def _in_process(session: Session, trace: Path, recorded: Path, store: Path, size
         ),
     ):
         session.measure(
-            f"{what} ({size} events)",
+            f"{title} ({size} events)",
             subject,
             before=before,
-            against=writes_the_same(session, recorded, store, times=times) if "store" in what else reads(trace),
+            against=writes_the_same(session, recorded, store, times=times) if "store" in title else reads(trace),
             items=Trace.open(trace).rows,
             repeat=3 if size in _SIZES else 9,
             warm=0 if size in _SIZES else 2,
@@ -83,18 +83,18 @@ def _in_turn(session: Session, traces: dict[str, Path]) -> None:
 
 def _times(traces: dict[str, Path], folder: Path, turns: int) -> dict[str, dict[str, float]]:
     memory.keep()
-    found: dict[str, list[float]] = {size: [] for size in traces}
+    ns_per_event: dict[str, list[float]] = {size: [] for size in traces}
     events = {size: Trace.open(trace).rows for size, trace in traces.items()}
     for turn in range(turns + 1):
         for size, trace in traces.items():
             # As many events of each size, where that is more than one build.
-            again = max(1, _PER_TURN // events[size])
+            repetitions = max(1, _PER_TURN // events[size])
             begin = time.perf_counter()
-            for _ in range(again):
+            for _ in range(repetitions):
                 graph_in_memory(trace, folder, RuleSet.TIMELY)
             if turn:
-                found[size].append(1e9 * (time.perf_counter() - begin) / (again * events[size]))
-    return {size: {"median": median(ns), "least": min(ns), "most": max(ns)} for size, ns in found.items()}
+                ns_per_event[size].append(1e9 * (time.perf_counter() - begin) / (repetitions * events[size]))
+    return {size: {"median": median(ns), "least": min(ns), "most": max(ns)} for size, ns in ns_per_event.items()}
 
 
 def _on_spark(session: Session, trace: Path, recorded: Path, store: Path, size: str, times: int) -> None:

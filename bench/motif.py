@@ -55,31 +55,35 @@ def tables(edges: int) -> tuple[pl.DataFrame, pl.DataFrame]:
 def shape_of(vertices: pl.DataFrame, edges: pl.DataFrame) -> Shape:
     """Return the columns of the graph, with what its maker knows."""
     kinds = {pl.Int64: pa.int64(), pl.String: pa.string()}
-    ours, theirs = (pa.schema({name: kinds[kind] for name, kind in each.schema.items()}) for each in (vertices, edges))
-    return Shape(vertices=ours, edges=theirs, closed=True)
+    vertex_schema, edge_schema = (
+        pa.schema({name: kinds[kind] for name, kind in frame.schema.items()}) for frame in (vertices, edges)
+    )
+    return Shape(vertices=vertex_schema, edges=edge_schema, closed=True)
 
 
 def by_hand_polars(vertices: pl.DataFrame, edges: pl.DataFrame, hops: int, *, wide: bool) -> pl.DataFrame:
     """Join the edges one after the other, carrying along what the answer needs."""
     names = NAMES[hops]
-    kept = edges.columns if wide else ["src", "dst", "weight"]
+    edge_columns = edges.columns if wide else ["src", "dst", "weight"]
     frame: pl.LazyFrame | None = None
     for name, src, dst in zip(names[1::2], names[0:-1:2], names[2::2], strict=True):
-        own = {f"{name}.{column}": pl.col(column) for column in kept if column not in {"src", "dst"}}
-        hop = edges.lazy().select(pl.col("src").alias(f"{src}.id"), pl.col("dst").alias(f"{dst}.id"), **own)
+        row_columns = {f"{name}.{column}": pl.col(column) for column in edge_columns if column not in {"src", "dst"}}
+        hop = edges.lazy().select(pl.col("src").alias(f"{src}.id"), pl.col("dst").alias(f"{dst}.id"), **row_columns)
         frame = hop if frame is None else frame.join(hop, on=f"{src}.id")
     assert frame is not None
     if wide:
         for name in names[0::2]:
-            own = vertices.lazy().select(pl.all().name.prefix(f"{name}."))
-            frame = frame.join(own, on=f"{name}.id")
+            row_columns = vertices.lazy().select(pl.all().name.prefix(f"{name}."))
+            frame = frame.join(row_columns, on=f"{name}.id")
     structs = []
     for index, name in enumerate(names):
         if index % 2 == 0:
             fields = {column: pl.col(f"{name}.{column}") for column in (vertices.columns if wide else ["id"])}
         elif wide:
             ends = {"src": pl.col(f"{names[index - 1]}.id"), "dst": pl.col(f"{names[index + 1]}.id")}
-            fields = ends | {column: pl.col(f"{name}.{column}") for column in kept if column not in {"src", "dst"}}
+            fields = ends | {
+                column: pl.col(f"{name}.{column}") for column in edge_columns if column not in {"src", "dst"}
+            }
         else:
             fields = {"weight": pl.col(f"{name}.weight")}
         structs.append(pl.struct(**fields).alias(name))
@@ -91,17 +95,17 @@ def by_hand_spark(vertices: Any, edges: Any, hops: int, *, wide: bool) -> Any:
     from pyspark.sql import functions as f
 
     names = NAMES[hops]
-    kept = [c for c in (edges.columns if wide else ["weight"]) if c not in {"src", "dst"}]
+    edge_columns = [c for c in (edges.columns if wide else ["weight"]) if c not in {"src", "dst"}]
     frame = None
     for name, src, dst in zip(names[1::2], names[0:-1:2], names[2::2], strict=True):
-        own = [f.col(column).alias(f"{name}_{column}") for column in kept]
-        hop = edges.select(f.col("src").alias(f"{src}_id"), f.col("dst").alias(f"{dst}_id"), *own)
+        row_columns = [f.col(column).alias(f"{name}_{column}") for column in edge_columns]
+        hop = edges.select(f.col("src").alias(f"{src}_id"), f.col("dst").alias(f"{dst}_id"), *row_columns)
         frame = hop if frame is None else frame.join(hop, on=f"{src}_id")
     assert frame is not None
     if wide:
         for name in names[0::2]:
-            own = vertices.select(*(f.col(column).alias(f"{name}_{column}") for column in vertices.columns))
-            frame = frame.join(own, on=f"{name}_id")
+            row_columns = vertices.select(*(f.col(column).alias(f"{name}_{column}") for column in vertices.columns))
+            frame = frame.join(row_columns, on=f"{name}_id")
     structs = []
     for index, name in enumerate(names):
         if index % 2 == 0:
@@ -111,7 +115,7 @@ def by_hand_spark(vertices: Any, edges: Any, hops: int, *, wide: bool) -> Any:
                 f.col(f"{names[index - 1]}_id").alias("src"),
                 f.col(f"{names[index + 1]}_id").alias("dst"),
             ]
-            fields = (ends if wide else []) + [f.col(f"{name}_{column}").alias(column) for column in kept]
+            fields = (ends if wide else []) + [f.col(f"{name}_{column}").alias(column) for column in edge_columns]
         structs.append(f.struct(*fields).alias(name))
     return frame.select(*structs)
 
@@ -139,14 +143,14 @@ def with_polars(session: Session, vertices: pl.DataFrame, edges: pl.DataFrame) -
             return MotifQuery(question=question, graph=graph).frame()
 
         by_hand = partial(by_hand_polars, vertices, edges, hops, wide=wide)
-        one, other = motif(), by_hand()
+        motif_rows, hand_rows = motif(), by_hand()
         ids = [pl.col(vertex).struct.field("id").alias(vertex) for vertex in NAMES[hops][0::2]]
         # Rows come in any order; the sum of their hashes does not depend on it.
-        same = one.select(ids).hash_rows().sum() == other.select(ids).hash_rows().sum()
-        assert same
-        assert one.schema == other.schema
+        is_same = motif_rows.select(ids).hash_rows().sum() == hand_rows.select(ids).hash_rows().sum()
+        assert is_same
+        assert motif_rows.schema == hand_rows.schema
         stick = Yardstick(name="joins by hand", run=by_hand)
-        session.measure(f"Polars, {name}", motif, against=stick, items=one.height, unit="matches", target=TARGET)
+        session.measure(f"Polars, {name}", motif, against=stick, items=motif_rows.height, unit="matches", target=TARGET)
 
 
 def with_spark(session: Session, vertices: pl.DataFrame, edges: pl.DataFrame) -> None:
@@ -173,14 +177,14 @@ def with_spark(session: Session, vertices: pl.DataFrame, edges: pl.DataFrame) ->
             return SparkMotifQuery(question=question, graph=graph).frame()
 
         by_hand = partial(by_hand_spark, v, e, hops, wide=wide)
-        found = motif().count()
-        assert found == by_hand().count()
+        match_count = motif().count()
+        assert match_count == by_hand().count()
         stick = Yardstick(name="joins by hand", run=lambda by_hand=by_hand: computed(by_hand()))
         session.measure(
             f"Spark, {name}",
             lambda motif=motif: computed(motif()),
             against=stick,
-            items=found,
+            items=match_count,
             unit="matches",
             target=TARGET,
             most_seconds=120,

@@ -93,8 +93,8 @@ def multiply(source: Path, target: Path, *, times: int, seed: int, per_epoch: in
                     sent[worker] += later.height
                 yield f"worker-{worker:07}-{copy:07}", later.to_arrow()
 
-    made = f"{trace.meta.trace_id} {times} {seed}{'' if per_epoch is None else f' by {per_epoch}'}"
-    identity = sha256(made.encode()).hexdigest()[:32]
+    identity_text = f"{trace.meta.trace_id} {times} {seed}{'' if per_epoch is None else f' by {per_epoch}'}"
+    identity = sha256(identity_text.encode()).hexdigest()[:32]
     write_trace(
         target,
         meta=replace(trace.meta, trace_id=identity),

@@ -94,23 +94,23 @@ class Rows:
     def by_element_id(self, batch_rows: int = BATCH_ROWS) -> None:
         """Write as `columns`, with ends found by the ids that the server gave to the events."""
         listed = ", ".join(f"{name}: ${name}[i]" for name in EVENT.columns)
-        given: dict[int, str] = {}
+        element_ids: dict[int, str] = {}
         with self.driver.session() as session:
             for part in self.content.events.select(EVENT.columns).iter_slices(batch_rows):
                 text = (
                     f"UNWIND range(0, size($id) - 1) AS i CREATE (event:Event {{run: $run, {listed}}}) "
                     "RETURN event.id AS id, elementId(event) AS given"
                 )
-                found = session.run(text, {"run": OURS, **part.to_dict(as_series=False)})
-                given.update((row["id"], row["given"]) for row in found)
+                created = session.run(text, {"run": OURS, **part.to_dict(as_series=False)})
+                element_ids.update((row["id"], row["given"]) for row in created)
             for kind in ActivityType:
                 table = ACTIVITIES[kind]
                 properties = ", ".join(f"{name}: ${name}[i]" for name in table.columns)
                 rows = self.content.activities.filter(pl.col("type") == str(kind)).select(table.all_columns)
                 for part in rows.iter_slices(batch_rows):
                     values: dict[str, Any] = {"run": OURS, **part.to_dict(as_series=False)}
-                    values["src"] = [given[id_] for id_ in values["src"]]
-                    values["dst"] = [given[id_] for id_ in values["dst"]]
+                    values["src"] = [element_ids[id_] for id_ in values["src"]]
+                    values["dst"] = [element_ids[id_] for id_ in values["dst"]]
                     text = (
                         "UNWIND range(0, size($src) - 1) AS i "
                         "MATCH (source) WHERE elementId(source) = $src[i] "
@@ -121,8 +121,8 @@ class Rows:
 
     def stretches(self, batch_rows: int = BATCH_ROWS, sessions: int = 1) -> None:
         """Write as the product does: stretches of events with the activities between them, several sessions."""
-        with lease.held(self.driver, OURS, lanes=sessions) as held:
-            sync = EventSync(self.run, Writer(self.driver, held), self.content, batch_rows)
+        with lease.held(self.driver, OURS, lanes=sessions) as run_lease:
+            sync = EventSync(self.run, Writer(self.driver, run_lease), self.content, batch_rows)
             sync.write_nodes(lambda _: None)
             sync.write_rest(lambda _: None)
 
@@ -132,8 +132,8 @@ def run(session: Session) -> None:
     opened = opened_run(session)
     with running(session.scratch / "neo4j") as driver:
         prepare_schema(driver)
-        content = _some(opened, EDGES // (2 if session.quick else 1))
-        _ways(session, Rows(driver=driver, run=opened, content=content))
+        content = _middle_epochs(opened, EDGES // (2 if session.quick else 1))
+        _measure_ways(session, Rows(driver=driver, run=opened, content=content))
     _details(session, opened)
     _bulk(session, opened)
 
@@ -152,9 +152,9 @@ def running(home: Path) -> Iterator[neo4j.Driver]:
 @contextmanager
 def holding(session: Session, opened: Run, folder: str) -> Iterator[neo4j.Driver]:
     """Start the server whose home ``PAG_BENCH_NEO4J_HOME`` names, or else one that a run is loaded into."""
-    given = os.environ.get("PAG_BENCH_NEO4J_HOME")
-    home = Path(given) if given else session.new_folder(folder)
-    if not given:
+    given_home = os.environ.get("PAG_BENCH_NEO4J_HOME")
+    home = Path(given_home) if given_home else session.new_folder(folder)
+    if not given_home:
         load_bulk(opened, home, ports=(0, 0))
         server.stop(home)
     with running(home) as driver:
@@ -171,7 +171,7 @@ def _build(path: Path) -> None:
     api.build(SAMPLES / "bfs", path, engine="local")
 
 
-def _some(opened: Run, edges: int) -> Content:
+def _middle_epochs(opened: Run, edges: int) -> Content:
     """Read epochs in the middle of a run that have about so many edges."""
     rows = opened.epochs.select("epoch", "edges").rows()
     first = len(rows) // 3
@@ -184,7 +184,7 @@ def _some(opened: Run, edges: int) -> Content:
     return Reader(opened).read([opened.window(epoch=epoch) for epoch in chosen], Detail.FULL)
 
 
-def _ways(session: Session, rows: Rows) -> None:
+def _measure_ways(session: Session, rows: Rows) -> None:
     stick = Yardstick(name="one session, UNWIND of rows", run=rows.plain)
     ways: list[tuple[str, Any]] = [
         ("lists of columns", rows.columns),
@@ -195,16 +195,16 @@ def _ways(session: Session, rows: Rows) -> None:
         ("stretches, 5,000 rows, 2 sessions", lambda: rows.stretches(5_000, 2)),
         ("stretches, 5,000 rows, 4 sessions", lambda: rows.stretches(5_000, 4)),
     ]
-    for name, way in ways:
-        _measure(session, rows, stick, name, way)
+    for name, write in ways:
+        _measure(session, rows, stick, name, write)
     name = f"the default ({BATCH_ROWS:,} rows, sessions by cores: {default_sessions()})"
     _measure(session, rows, stick, name, lambda: rows.stretches(BATCH_ROWS, default_sessions()), "ratio <= 0.71")
 
 
-def _measure(session: Session, rows: Rows, stick: Yardstick, name: str, way: Any, target: str = "") -> None:
+def _measure(session: Session, rows: Rows, stick: Yardstick, name: str, write: Any, target: str = "") -> None:
     session.measure(
         name,
-        lambda _: way(),
+        lambda _: write(),
         before=rows.wipe,
         against=stick,
         items=rows.edges,
@@ -238,16 +238,16 @@ def _bulk(session: Session, opened: Run) -> None:
         os.sync()
         runs.append(load_bulk(opened, home, ports=(0, 0)))
         server.stop(home)
-    done = runs[-1]
+    last_load = runs[-1]
     session.keep(
         Figure(
             name="bulk import",
-            seconds=[each.import_s for each in runs],
-            items=done.nodes + done.relationships,
+            seconds=[load.import_s for load in runs],
+            items=last_load.nodes + last_load.relationships,
             unit="entities",
             target="75,000 entities/s",
             note="time of neo4j-admin with the start of Java, right after the files were written",
-            values={"files_s": round(done.files_s, 1), "published_after_s": round(done.seconds, 1)},
+            values={"files_s": round(last_load.files_s, 1), "published_after_s": round(last_load.seconds, 1)},
         )
     )
 

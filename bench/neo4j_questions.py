@@ -50,9 +50,9 @@ def run(session: Session) -> None:
     """Load two runs where no home with them is given, and ask."""
     opened = opened_run(session)
     with holding(session, opened, "neo4j-questions") as driver:
-        other = api.open(session.fixed("skewed.pag", _build)).run
-        loader.load_run(other, driver)
-        for question in questions(driver, opened, other):
+        other_run = api.open(session.fixed("skewed.pag", _build)).run
+        loader.load_run(other_run, driver)
+        for question in questions(driver, opened, other_run):
             _ask(session, driver, opened, question)
 
 
@@ -62,8 +62,8 @@ def _build(path: Path) -> None:
 
 def _ask(session: Session, driver: neo4j.Driver, opened: Run, question: Question) -> None:
     query = load_query(question.query)
-    own = {"run": str(opened.info.run["run_id"])} if "run" in query.params else {}
-    values = complete(driver, query, {**own, **question.parameters})
+    run_parameter = {"run": str(opened.info.run["run_id"])} if "run" in query.params else {}
+    values = complete(driver, query, {**run_parameter, **question.parameters})
     answer = answer_query(driver, query, values, plan="profile")
     assert answer.plan is not None
     if question.check is not None and not question.check(opened, answer.rows, values):
@@ -80,7 +80,7 @@ def _ask(session: Session, driver: neo4j.Driver, opened: Run, question: Question
     figure.values = {"rows": len(answer.rows), "touched": hits(answer.plan), "python": as_python}
 
 
-def questions(driver: neo4j.Driver, opened: Run, other: Run) -> list[Question]:
+def questions(driver: neo4j.Driver, opened: Run, other_run: Run) -> list[Question]:
     """Return the questions, about the slowest round where they are about one; two of them have the same answer."""
     window = opened.slowest()
     epoch = window.epoch
@@ -108,10 +108,13 @@ def questions(driver: neo4j.Driver, opened: Run, other: Run) -> list[Question]:
         Question("provenance of a path", "provenance/log_rows", in_epoch, _log_rows),
         Question("paths that change worker", "epochs/path_switches", {"limit": _TOP}, _switches),
         Question(
-            "two runs", "runs/run_difference", {"against": str(other.info.run["run_id"])}, partial(_two_runs, other)
+            "two runs",
+            "runs/run_difference",
+            {"against": str(other_run.info.run["run_id"])},
+            partial(_two_runs, other_run),
         ),
         Question("mutual waits", "patterns/mutual_waits", in_epoch, _mutual),
-        Question("waits at once, and how many", "patterns/waits_at_once", {}, _at_once),
+        Question("waits at once, and how many", "patterns/waits_at_once", {}, _waits_at_once),
         Question(
             "5 ms before the slowest message",
             "analyses/just_before",
@@ -129,9 +132,9 @@ def questions(driver: neo4j.Driver, opened: Run, other: Run) -> list[Question]:
     ]
 
 
-def _two_runs(other: Run, opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
+def _two_runs(other_run: Run, opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
     del values
-    lengths = [sum(run.window(epoch=number).span_ns for number in _rounds(run)) for run in (other, opened)]
+    lengths = [sum(run.window(epoch=number).span_ns for number in _rounds(run)) for run in (other_run, opened)]
     return sum(row["difference_ns"] for row in rows) == lengths[1] - lengths[0]
 
 
@@ -163,8 +166,8 @@ def _blame(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
 
 def _who_waits(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
     names = ("worker", "from_worker", "type", "channel", "waits", "waiting_ns")
-    same = [{name: row[name] for name in names} for row in _waits(opened, values["epoch"])]
-    return _counted(rows, names) == _counted(same, names)
+    expected = [{name: row[name] for name in names} for row in _waits(opened, values["epoch"])]
+    return _counted(rows, names) == _counted(expected, names)
 
 
 def _counted(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Counter[tuple[Any, ...]]:
@@ -172,8 +175,8 @@ def _counted(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Counter
 
 
 def _difference(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
-    before = max(each for each in opened.epochs["epoch"] if each < values["epoch"])
-    spans = [opened.window(epoch=each).span_ns for each in (before, values["epoch"])]
+    previous_epoch = max(epoch for epoch in opened.epochs["epoch"] if epoch < values["epoch"])
+    spans = [opened.window(epoch=epoch).span_ns for epoch in (previous_epoch, values["epoch"])]
     return sum(row["difference_ns"] for row in rows) == spans[1] - spans[0]
 
 
@@ -199,13 +202,13 @@ def _mutual(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
     return {(row["worker"], row["other"]): (row["waiting_ns"], row["other_waiting_ns"]) for row in rows} == pairs
 
 
-def _at_once(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
+def _waits_at_once(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
     del values
     rounds = opened.epochs.filter(pl.col("role") == "round")
     spans_ns = int((rounds["end_ns"] - rounds["start_ns"]).sum())
     waiting_ns = int(rounds["waiting_ns"].sum())
-    told = [sum(row["time_ns"] for row in rows), sum(row["time_ns"] * row["waiting"] for row in rows)]
-    return told == [spans_ns, waiting_ns]
+    answered_ns = [sum(row["time_ns"] for row in rows), sum(row["time_ns"] * row["waiting"] for row in rows)]
+    return answered_ns == [spans_ns, waiting_ns]
 
 
 def _just_before(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
@@ -213,17 +216,17 @@ def _just_before(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
     opens_ns = max(opened.window(epoch=values["epoch"]).start_ns, values["at_ns"] - values["back_ns"])
     part = opened.snapshot(opened.window(between=(opens_ns, values["at_ns"])))
     spent = local_inside(part).group_by("worker", "type").agg(pl.col("inside_ns").sum())
-    same = {(worker, kind): ns for worker, kind, ns in spent.iter_rows() if ns}
-    told: Counter[tuple[int, str]] = Counter()
+    expected_ns = {(worker, kind): ns for worker, kind, ns in spent.iter_rows() if ns}
+    answered_ns: Counter[tuple[int, str]] = Counter()
     for row in rows:
-        told[row["worker"], row["type"]] += row["spent_ns"]
-    return +told == same
+        answered_ns[row["worker"], row["type"]] += row["spent_ns"]
+    return +answered_ns == expected_ns
 
 
 def _worst(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
     del values
-    own = [row for row in rows if row["run"] == opened.info.run["run_id"]]
-    return all(row["span_ns"] == opened.window(epoch=row["epoch"]).span_ns for row in own)
+    run_rows = [row for row in rows if row["run"] == opened.info.run["run_id"]]
+    return all(row["span_ns"] == opened.window(epoch=row["epoch"]).span_ns for row in run_rows)
 
 
 def _path(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
@@ -232,11 +235,11 @@ def _path(opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
     for step in steps:
         if step["worker"] == step["to_worker"]:
             path_ns[step["worker"]] += step["duration_ns"]
-    told: Counter[int] = Counter()
+    answered_ns: Counter[int] = Counter()
     for row in rows:
-        told[row["worker"]] += row["duration_ns"]
+        answered_ns[row["worker"]] += row["duration_ns"]
     transfers = sum(step["duration_ns"] for step in steps if step["worker"] != step["to_worker"])
-    return +told == +path_ns and sum(row["transfer_ns"] for row in rows) == transfers
+    return +answered_ns == +path_ns and sum(row["transfer_ns"] for row in rows) == transfers
 
 
 BENCH = Bench(

@@ -98,8 +98,11 @@ def paced(
     write_meta(meta, target / META)
     portions, shift, copy_s = cut(trace, rate, flush_s)
     numbers = dict.fromkeys(trace.workers["worker"].to_pylist(), 0)
-    last = {worker: max(int(rows["seq"][-1]) for _, of, rows in portions if of == worker) for worker in numbers}
-    begun, late, weights = now(), [], []
+    last = {
+        worker: max(int(rows["seq"][-1]) for _, portion_worker, rows in portions if portion_worker == worker)
+        for worker in numbers
+    }
+    start_s, late, weights = now(), [], []
     for copy in range(copies):
         for due_s, worker, rows in portions:
             later = rows.with_columns(
@@ -110,15 +113,15 @@ def paced(
             )
             hidden = target / _HIDDEN
             write_table(hidden, conform(later.to_arrow(), TRACE_EVENTS, where="a portion"))
-            due = begun + copy * copy_s + due_s
-            while (left := due - now()) > 0:
-                sleep(left)
+            due_at_s = start_s + copy * copy_s + due_s
+            while (wait_s := due_at_s - now()) > 0:
+                sleep(wait_s)
             os.utime(hidden)
             hidden.replace(target / EVENTS / f"worker-{worker:07}-{numbers[worker]:07}.parquet")
             numbers[worker] += 1
-            late.append(round((now() - due) * 1e9))
+            late.append(round((now() - due_at_s) * 1e9))
             weights.append(rows.height)
-    took = now() - begun
+    took = now() - start_s
     write_meta(replace(meta, complete=True), target / f"{META}.tmp")
     (target / f"{META}.tmp").replace(target / META)
     lateness, rows_of = np.array(late), np.array(weights)

@@ -184,10 +184,10 @@ def execute(
 def spans(recorded: Recorded) -> list[int]:
     """Return the lengths of the rounds that count; where input comes by the clock, from when it was due."""
     windows = rounds(recorded.run)
-    return [window.span_ns - due for window, due in zip(windows, _due(recorded), strict=True)]
+    return [window.span_ns - due_ns for window, due_ns in zip(windows, _due_before_start(recorded), strict=True)]
 
 
-def _due(recorded: Recorded) -> list[int]:
+def _due_before_start(recorded: Recorded) -> list[int]:
     """Return when the input of each round was due, from the round's start: before it, where the one before was late."""
     windows = rounds(recorded.run)
     if not recorded.due_ns:
@@ -200,8 +200,8 @@ def predicted(recorded: Recorded, old: Mapping[str, int], new: Mapping[str, int]
     run = recorded.run
     changes = list(_changes(run, old, new))
     return [
-        what_if(run.snapshot(window), changes).span_ns - due
-        for window, due in zip(rounds(run), _due(recorded), strict=True)
+        what_if(run.snapshot(window), changes).span_ns - due_ns
+        for window, due_ns in zip(rounds(run), _due_before_start(recorded), strict=True)
     ]
 
 
@@ -211,17 +211,17 @@ def _changes(run: Run, old: Mapping[str, int], new: Mapping[str, int]) -> Iterat
     for name, value in new.items():
         named = run.operators.filter(run.operators["name"] == OPERATORS[name])["operator"].to_list()
         operator = tuple(named)
-        others = tuple(worker for worker in run.workers if worker)
-        more, slow = value - old[name], old.get("slow", 100) / 100
+        other_workers = tuple(worker for worker in run.workers if worker)
+        added, slow = value - old[name], old.get("slow", 100) / 100
         if name == "prepare":
             yield WhatIfParameters(operator=operator, factor=value / old[name], loop=loop)
         elif name == "slow":
-            yield WhatIfParameters(operator=operator, worker=(0,), record_ns=more * old["cost"] / 100, loop=loop)
+            yield WhatIfParameters(operator=operator, worker=(0,), record_ns=added * old["cost"] / 100, loop=loop)
         else:
-            first = more * slow if name == "cost" else more
+            first = added * slow if name == "cost" else added
             yield WhatIfParameters(operator=operator, worker=(0,), record_ns=first, loop=loop)
-            if others:
-                yield WhatIfParameters(operator=operator, worker=others, record_ns=more, loop=loop)
+            if other_workers:
+                yield WhatIfParameters(operator=operator, worker=other_workers, record_ns=added, loop=loop)
 
 
 def check(
@@ -272,16 +272,16 @@ def summary(pairs: Sequence[Pair]) -> dict[str, float]:
 def section(result: Mapping[str, Any]) -> str:
     """Return the generated part of the page."""
     pairs = [Pair(**entry) for entry in result["pairs"]]
-    found, facts = summary(pairs), result["machine"]
-    pieces = result["pieces"]
-    first = ", before all other processes" if all(piece["first_in_line"] for piece in pieces) else ""
-    loads = [load for piece in pieces for load in (piece["load_average"], piece["load_average_after"])]
-    repeats, begun = (_range(piece[name] for piece in pieces) for name in ("repeat", "begun"))
-    commits = ", ".join(sorted({str(piece["commit"]) for piece in pieces}))
+    totals, facts = summary(pairs), result["machine"]
+    run_parts = result["pieces"]
+    first = ", before all other processes" if all(part["first_in_line"] for part in run_parts) else ""
+    loads = [load for part in run_parts for load in (part["load_average"], part["load_average_after"])]
+    repeats, begun = (_range(part[name] for part in run_parts) for name in ("repeat", "begun"))
+    commits = ", ".join(sorted({str(part["commit"]) for part in run_parts}))
     head = (
-        f"{found['pairs']:.0f} pairs: the median error is {found['median']:.1%}, 95 % of them are within"
-        f" {found['p95']:.1%}, and the worst is {found['most']:.1%}. {found['beyond_spread']:.0f} are off by more than"
-        f" `spread`. Each pair has {repeats} recordings and as many runs with the change, in turn{first},"
+        f"{totals['pairs']:.0f} pairs: the median error is {totals['median']:.1%}, 95 % of them are within"
+        f" {totals['p95']:.1%}, and the worst is {totals['most']:.1%}. {totals['beyond_spread']:.0f} are off by more"
+        f" than `spread`. Each pair has {repeats} recordings and as many runs with the change, in turn{first},"
         f" on {facts['cores']} cores"
         f" ({facts['processor']}), load average {_range(loads)}, commits {commits}, {begun}."
     )
@@ -323,16 +323,17 @@ def write(
 ) -> None:
     """Save the result, with what another run says about other programs, and write the page."""
     programs = [program.name for program in PROGRAMS]
-    covered = {name for other in before.get("pieces", []) for name in other["programs"]} - set(piece["programs"])
-    kept = [entry for entry in before.get("pairs", []) if entry["program"] in covered]
-    entries = sorted([*kept, *map(asdict, pairs)], key=lambda entry: programs.index(entry["program"]))
-    others = [
-        {**other, "programs": sorted(covered.intersection(other["programs"]))} for other in before.get("pieces", [])
+    covered = {name for earlier in before.get("pieces", []) for name in earlier["programs"]} - set(piece["programs"])
+    kept_entries = [entry for entry in before.get("pairs", []) if entry["program"] in covered]
+    entries = sorted([*kept_entries, *map(asdict, pairs)], key=lambda entry: programs.index(entry["program"]))
+    earlier_pieces = [
+        {**earlier, "programs": sorted(covered.intersection(earlier["programs"]))}
+        for earlier in before.get("pieces", [])
     ]
     result = {
         "format": harness.FORMAT,
         "bench": "predictions",
-        "pieces": [*(other for other in others if other["programs"]), piece],
+        "pieces": [*(earlier for earlier in earlier_pieces if earlier["programs"]), piece],
         "machine": machine,
         "pairs": entries,
     }
@@ -345,25 +346,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, and return the exit code."""
     parser = command_line("predictions", __doc__, recordings="recording", subjects="programs", page=PAGE)
     parser.add_argument("--save", action="store_true", help="with --only: replace their pairs in the result")
-    given = parser.parse_args(arguments)
-    if given.page:
+    options = parser.parse_args(arguments)
+    if options.page:
         write_page(harness.load(RESULT))
         return 0
-    executable = given.program or build_program("adjustable")
-    repeat = repeats(given)
+    executable = options.program or build_program("adjustable")
+    repeat = repeats(options)
     facts, begun = harness.machine(), datetime.now(UTC)
     pairs = []
     for program in PROGRAMS:
-        if given.only and program.name not in given.only:
+        if options.only and program.name not in options.only:
             continue
         for workers in program.workers:
             for change in program.changes:
-                pair = check(program, workers, change, executable=executable, repeat=repeat, rt=given.first_in_line)
+                pair = check(program, workers, change, executable=executable, repeat=repeat, rt=options.first_in_line)
                 pairs.append(pair)
                 print(line(pair), flush=True)
     if any(not pair.extra for pair in pairs):
         print(json.dumps(summary(pairs)))
-    if not given.quick and (not given.only or given.save):
+    if not options.quick and (not options.only or options.save):
         facts["load_average_after"] = round(os.getloadavg()[0], 2)
         piece = {
             "programs": sorted({pair.program for pair in pairs}),
@@ -371,10 +372,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "load_average": facts["load_average"],
             "load_average_after": facts["load_average_after"],
             "repeat": repeat,
-            "first_in_line": given.first_in_line,
+            "first_in_line": options.first_in_line,
             "commit": harness.commit(),
         }
-        before = harness.load(RESULT) if given.only and RESULT.exists() else {}
+        before = harness.load(RESULT) if options.only and RESULT.exists() else {}
         write(before, pairs, piece, machine=facts)
     return 0
 

@@ -44,9 +44,9 @@ def run(session: Session) -> None:
     place.mkdir(parents=True)
     seconds: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     _once(program, (*_ARGUMENTS, "--rounds", str(rounds)), place)
-    begun = time.monotonic()
+    start = time.monotonic()
     for number in range(2 if session.quick else 10):
-        if number >= _FEWEST_ROUNDS and time.monotonic() - begun > _MOST_SECONDS:
+        if number >= _FEWEST_ROUNDS and time.monotonic() - start > _MOST_SECONDS:
             break
         for kind in islice(cycle(_KINDS), number, number + len(_KINDS)):
             trace = () if kind == _OFF else ("--trace", str(place / "trace"), "--replace")
@@ -76,11 +76,11 @@ def _once(program: Path, words: Sequence[str], place: Path) -> float:
         subprocess.Popen([*command, str(process)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for process in range(_PROCESSES)
     ]
-    said = [process.communicate()[0] for process in started]
+    outputs = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):
         message = f"{program} {' '.join(words)} failed"
         raise RuntimeError(message)
-    return int(said[0].partition("elapsed_ns ")[2].split()[0]) / 1e9
+    return int(outputs[0].partition("elapsed_ns ")[2].split()[0]) / 1e9
 
 
 def _free_ports() -> list[int]:

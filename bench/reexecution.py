@@ -48,9 +48,9 @@ def command_line(
     return parser
 
 
-def repeats(given: argparse.Namespace) -> int:
+def repeats(options: argparse.Namespace) -> int:
     """Return how often everything is run."""
-    return given.repeat or (1 if given.quick else _REPEAT)
+    return options.repeat or (1 if options.quick else _REPEAT)
 
 
 def first_in_line() -> None:

@@ -125,7 +125,7 @@ def _watch(
     return watched, figure
 
 
-def _same(info: StoreInfo, other: StoreInfo) -> bool:
+def _hold_the_same(info: StoreInfo, other: StoreInfo) -> bool:
     """Whether two stores hold the same: the fingerprint of the rows of closed epochs, and all epochs, row by row."""
     epochs = [api.open(store.path).epochs for store in (info, other)]
     return info.run["closed_fingerprint"] == other.run["closed_fingerprint"] and epochs[0].equals(epochs[1])
@@ -133,8 +133,8 @@ def _same(info: StoreInfo, other: StoreInfo) -> bool:
 
 def _cluster(session: Session, trace: Path, slice_events: int) -> None:
     """Build on a master with two workers of one core each, and compare with a build in this process."""
-    here = session.new_folder("here.pag")
-    api.build(trace, here, engine="local")
+    local_store = session.new_folder("here.pag")
+    api.build(trace, local_store, engine="local")
     folder = session.new_folder("cluster")
     folder.mkdir(parents=True)
     with (
@@ -145,8 +145,10 @@ def _cluster(session: Session, trace: Path, slice_events: int) -> None:
         api.build(trace, session.new_folder("warm.pag"), engine=engine, slice_events=slice_events)
         _watch(session, "two executors of one core", trace, engine, slice_events)
     executors = len(list(running.work.glob("*/app-*/*/stderr")))
-    same = _same(api.open(here).run.info, api.open(session.scratch / "output" / "build.pag").run.info)
-    session.keep(Figure(name="two executors and one process", values={"executors": executors, "same rows": same}))
+    is_same = _hold_the_same(
+        api.open(local_store).run.info, api.open(session.scratch / "output" / "build.pag").run.info
+    )
+    session.keep(Figure(name="two executors and one process", values={"executors": executors, "same rows": is_same}))
 
 
 def _one_epoch(session: Session, recorded: Path) -> None:
@@ -175,39 +177,45 @@ def _plan(session: Session, recorded: Path, trace: Path, slice_events: int) -> N
     """Measure what a slice costs and what the driver does, and say what clusters would make of a billion events."""
     events, fewer = Trace.open(trace).rows, Trace.open(recorded).rows
     engine = LocalEngine()
-    large, some = _watch(session, "large slices, in process", trace, engine, slice_events)
-    alone_each, _ = _watch(session, "the same, every slice a stretch", trace, engine, slice_events, tasks=1_000_000)
-    _, few = _watch(session, "as many slices of fewer events", recorded, engine, slice_events * fewer // events)
-    _, many = _watch(session, f"{_MANY:,} small slices", trace, engine, max(events // _MANY, 1))
+    large, large_build = _watch(session, "large slices, in process", trace, engine, slice_events)
+    per_slice_build, _ = _watch(
+        session, "the same, every slice a stretch", trace, engine, slice_events, tasks=1_000_000
+    )
+    _, small_build = _watch(session, "as many slices of fewer events", recorded, engine, slice_events * fewer // events)
+    _, many_slices = _watch(session, f"{_MANY:,} small slices", trace, engine, max(events // _MANY, 1))
 
     def driver(figure: Figure) -> float:
         return float(figure.values["in the driver, s"]) + float(figure.values["stitch, s"])
 
-    per_slice = (driver(many) - driver(some)) / (many.values["slices"] - some.values["slices"])
-    per_event = max(driver(some) - driver(few), 0.0) / (events - fewer)
-    once = driver(some) - per_slice * some.values["slices"] - per_event * events
+    per_slice = (driver(many_slices) - driver(large_build)) / (
+        many_slices.values["slices"] - large_build.values["slices"]
+    )
+    per_event = max(driver(large_build) - driver(small_build), 0.0) / (events - fewer)
+    per_build_s = driver(large_build) - per_slice * large_build.values["slices"] - per_event * events
     # A stretch looks at the slice before it and at the one after it.
-    stretches = alone_each.tasks_of["assemble"] - large.tasks_of["assemble"]
-    look = max(_in_tasks(alone_each) - _in_tasks(large), 0.0) / stretches / (events / large.slices)
-    task = _in_tasks(large) / events
+    stretches = per_slice_build.tasks_of["assemble"] - large.tasks_of["assemble"]
+    look_s = max(_in_tasks(per_slice_build) - _in_tasks(large), 0.0) / stretches / (events / large.slices)
+    task_s = _in_tasks(large) / events
     bytes_per_event = large.leftover_bytes / events
     for name, cores in _CLUSTERS.items():
         # As large as ours, or smaller where there are more cores than slices.
         count = max(_BILLION // slice_events, cores)
         parts = [len(part) for part in stretches_of(count, cores)]
-        alone = once + per_event * _BILLION + per_slice * count
+        driver_s = per_build_s + per_event * _BILLION + per_slice * count
         rounds = math.ceil(len(parts) / cores)
-        work = rounds * (_BILLION / count * (max(parts) * task + look) + _TASK_S) + _BILLION / count * task + _TASK_S
+        tasks_s = (
+            rounds * (_BILLION / count * (max(parts) * task_s + look_s) + _TASK_S) + _BILLION / count * task_s + _TASK_S
+        )
         session.keep(
             Figure(
                 name=f"1,000 M events on {name}, computed",
                 values={
                     "slices": count,
                     "stretches": len(parts),
-                    "in tasks, s": work,
-                    "in the driver, s": alone,
-                    "both, s": alone + work,
-                    "events/s": _BILLION / (alone + work),
+                    "in tasks, s": tasks_s,
+                    "in the driver, s": driver_s,
+                    "both, s": driver_s + tasks_s,
+                    "events/s": _BILLION / (driver_s + tasks_s),
                     "leftovers of slices, MB": bytes_per_event * _BILLION / 1e6,
                 },
             )
@@ -216,11 +224,11 @@ def _plan(session: Session, recorded: Path, trace: Path, slice_events: int) -> N
         Figure(
             name="what it was computed from",
             values={
-                "core time in tasks, ns per event": 1e9 * task,
-                "looking around, ns per event of a slice, per stretch": 1e9 * look,
+                "core time in tasks, ns per event": 1e9 * task_s,
+                "looking around, ns per event of a slice, per stretch": 1e9 * look_s,
                 "driver, ns per event": 1e9 * per_event,
                 "driver, ms per slice": 1e3 * per_slice,
-                "driver, s per build": once,
+                "driver, s per build": per_build_s,
                 "leftovers, bytes per event": bytes_per_event,
             },
         )

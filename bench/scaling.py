@@ -41,9 +41,9 @@ def study(program: str, repeat: int, most_seconds: float) -> Scaling:
     """Record a program with all numbers of workers, several times in turn, and compare the runs."""
     executable = build_program(program)
     with tempfile.TemporaryDirectory() as folder:
-        stores, begun = [], time.monotonic()
+        stores, start = [], time.monotonic()
         for number in range(repeat):
-            if number >= _FEWEST and time.monotonic() - begun > most_seconds:
+            if number >= _FEWEST and time.monotonic() - start > most_seconds:
                 break
             for workers in WORKERS:
                 place = Path(folder) / f"{workers}-{number}"
@@ -53,14 +53,14 @@ def study(program: str, repeat: int, most_seconds: float) -> Scaling:
         return api.scaling(stores, cores=CORES)
 
 
-def section(program: str, found: Scaling) -> list[str]:
+def section(program: str, comparison: Scaling) -> list[str]:
     """Return what the page says of a program."""
     arguments = " ".join(PROGRAMS[program])
     lines = [f"### {program}", "", f"Recorded with `{arguments}`.", ""]
-    lines += [f"- {line}" for line in found.headline().splitlines()]
+    lines += [f"- {line}" for line in comparison.headline().splitlines()]
     lines += ["", f"![Critical paths of {program} by number of workers](pictures/scaling-{program}.svg)", ""]
     lines += ["| by | key | workers | mean | deviation | share | speed-up |", "|---|---|--:|--:|--:|--:|--:|"]
-    for row in found.table.to_pylist():
+    for row in comparison.table.to_pylist():
         spread = "" if row["deviation_ns"] is None else duration(round(row["deviation_ns"]))
         faster = "" if row["speed_up"] is None else f"{row['speed_up']:.2f}"
         cells = (row["by"], row["key"], row["workers"], duration(round(row["mean_ns"])), spread)
@@ -73,18 +73,18 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="Record each twice, and write nothing.")
     options.add_argument("--minutes", type=float, default=2.0, help="Time for one program's repetitions [2].")
-    given = options.parse_args()
-    quick = given.quick
+    chosen = options.parse_args()
+    quick = chosen.quick
     facts = f"{CORES} cores, load average {os.getloadavg()[0]:.2f}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     lines = [f"Measured on {facts}."]
     if os.getloadavg()[0] > CORES:
         lines.append("The machine also did other work; the deviations show how much this matters.")
     lines.append("")
     for program in PROGRAMS:
-        found = study(program, _FEWEST if quick else 5, 60 * given.minutes)
-        lines += section(program, found)
+        comparison = study(program, _FEWEST if quick else 5, 60 * chosen.minutes)
+        lines += section(program, comparison)
         if not quick:
-            (PICTURES / f"scaling-{program}.svg").write_text(scaling_picture(found), encoding="utf-8")
+            (PICTURES / f"scaling-{program}.svg").write_text(scaling_picture(comparison), encoding="utf-8")
     if quick:
         sys.stdout.write("\n".join(lines))
         return

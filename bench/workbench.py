@@ -48,11 +48,11 @@ def run(session: Session) -> None:
     window = run_of.slowest()
     chosen = {"epoch": window.epoch}
     snapshot = run_of.snapshot(window)
-    whole = {"between": (0, run_of.end_ns)}
+    whole_run = {"between": (0, run_of.end_ns)}
     for title, window_of, assumptions, items in (
         ("a slider: the slowest round replayed under all assumptions", chosen, "all", snapshot.edges.height),
-        ("a slider: the whole run replayed under the usual assumptions", whole, "usual", edges),
-        ("the same under the others, for the interval", whole, "others", edges),
+        ("a slider: the whole run replayed under the usual assumptions", whole_run, "usual", edges),
+        ("the same under the others, for the interval", whole_run, "others", edges),
     ):
         opened = library.open(name)
         opened.ask(window_of)
@@ -68,13 +68,13 @@ def run(session: Session) -> None:
 def _in_browser(session: Session, store: Path, named: str, run_of: Run, stick: Yardstick) -> None:
     """Measure what somebody sees."""
     runs, moves = (3, 40) if session.quick else (7, 300)
-    whole = f"window?{named}&from=0&to={run_of.end_ns}"
+    whole_run = f"window?{named}&from=0&to={run_of.end_ns}"
     with browser.opened() as chromium:
         for rested in (True, False):
-            session.keep(browser.first_paint(store, chromium, whole, stick, runs, rested=rested))
+            session.keep(browser.first_paint(store, chromium, whole_run, stick, runs, rested=rested))
         served = browser.Served(store, chromium)
         try:
-            served.open(whole)
+            served.open(whole_run)
             session.keep(browser.moves(served, moves))
             session.keep(browser.slider(served, f"what-if?{named}&epoch={run_of.slowest().epoch}", runs))
         finally:
