@@ -166,14 +166,8 @@ def window_graph(tiling: Tiling) -> WindowGraph:
     after = np.array([w.after_ns for w in windows], np.int64)[window_of_row]
     keep = (high > after) & ((low < finish) | (high <= finish))
     if not keep.all():
-        edges, window_of_row, begin, finish, start, end = (
-            edges.filter(keep),
-            window_of_row[keep],
-            begin[keep],
-            finish[keep],
-            start[keep],
-            end[keep],
-        )
+        edges, window_of_row, start, end = edges.filter(keep), window_of_row[keep], start[keep], end[keep]
+        begin, finish = begin[keep], finish[keep]
     graph = WindowGraph(
         windows=windows,
         rows=edges,

@@ -152,33 +152,23 @@ def build_columns(
     # What was prepared has no scopes any more.
     scopes = np.sort(_scopes(operators.slice(0, 0) if prepared else operators))
 
-    def chained(worker_rows: WorkerRows) -> tuple[_Part, _Ends, _I64]:
-        is_kept, counts = _keep(
-            worker_rows.kind,
-            worker_rows.label,
-            worker_rows.peer,
-            worker_rows.operator,
-            worker_rows.worker,
-            scopes,
-            len(_REASONS),
-        )
+    def chained(log: WorkerRows) -> tuple[_Part, _Ends, _I64]:
+        is_kept, counts = _keep(log.kind, log.label, log.peer, log.operator, log.worker, scopes, len(_REASONS))
         if prepared:
-            order = _keep_order(worker_rows, is_kept)
+            order = _keep_order(log, is_kept)
         else:
-            order = _prepare(
-                worker_rows.epoch, worker_rows.t, worker_rows.kind, worker_rows.operator, worker_rows.records, is_kept
-            )
+            order = _prepare(log.epoch, log.t, log.kind, log.operator, log.records, is_kept)
         chain = _chain(
             order.source,
             order.slot,
             order.records,
-            worker_rows.kind,
-            worker_rows.epoch,
-            worker_rows.operator,
-            worker_rows.first_order,
+            log.kind,
+            log.epoch,
+            log.operator,
+            log.first_order,
             _LOCAL_TYPES,
         )
-        part = _Part(worker_rows, order, chain)
+        part = _Part(log, order, chain)
         return part, _ends_of(part, workers), counts
 
     parts = each(chained, rows)
