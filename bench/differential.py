@@ -201,7 +201,9 @@ def page(*, quick: bool) -> list[str]:
     lines += _verdicts(closed_shape(one_worker, plateau=False))
     two_workers = closed_loop("degrees", large, _up_to(largest_batch, _LARGE_INPUTS), 2)
     lines += [f"### `degrees`, {size}, two workers, closed loop", "", *_closed_table(two_workers)]
-    lines += _verdicts({"the best throughput is higher than that of one worker": _best(two_workers) > _best(one_worker)})
+    lines += _verdicts(
+        {"the best throughput is higher than that of one worker": _best(two_workers) > _best(one_worker)}
+    )
     small_graph = closed_loop("degrees", {"nodes": 10, "edges": 50}, _up_to(largest_batch, _SMALL_INPUTS), 1)
     lines += ["### `degrees`, 10 nodes and 50 edges, one worker, closed loop", "", *_closed_table(small_graph, SMALL)]
     lines += _verdicts(

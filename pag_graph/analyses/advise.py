@@ -235,21 +235,25 @@ def _ends_with_epoch(run: Run, window: Window) -> bool:
     return window.span_ns > 0 and (window.end_ns == run.end_ns or window.end_ns in run.epochs["end_ns"].to_list())
 
 
-def _replay(snapshot: Snapshot, given: AdviseParameters, ports: Ports) -> Replay:
-    graph = constraint_graph(snapshot, loop=given.loop, arrival=given.arrival)
-    return port_replay(snapshot, graph, ports.work, given.cores)
+def _replay(snapshot: Snapshot, parameters: AdviseParameters, ports: Ports) -> Replay:
+    graph = constraint_graph(snapshot, loop=parameters.loop, arrival=parameters.arrival)
+    return port_replay(snapshot, graph, ports.work, parameters.cores)
 
 
-def _most_threads(given: AdviseParameters, ports: Ports) -> int:
+def _most_threads(parameters: AdviseParameters, ports: Ports) -> int:
     """Return how many threads there may be more."""
     workers = len(ports.work.busy)
-    return given.new_threads if given.cores is None else min(given.new_threads, max(0, given.cores - workers))
+    return (
+        parameters.new_threads
+        if parameters.cores is None
+        else min(parameters.new_threads, max(0, parameters.cores - workers))
+    )
 
 
-def _transfer(given: AdviseParameters) -> Transfer | None:
-    if given.transfer is None and given.record_transfer is None:
+def _transfer(parameters: AdviseParameters) -> Transfer | None:
+    if parameters.transfer is None and parameters.record_transfer is None:
         return None
-    return Transfer(*_two_times(given.transfer or "0:0"), *_two_times(given.record_transfer or "0:0"))
+    return Transfer(*_two_times(parameters.transfer or "0:0"), *_two_times(parameters.record_transfer or "0:0"))
 
 
 def _two_times(text: str) -> tuple[int, int]:
@@ -262,14 +266,14 @@ def _two_times(text: str) -> tuple[int, int]:
 
 
 def _flags(
-    given: AdviseParameters, ports: Ports, plan: Plan, replay: Replay | None, transfer: Transfer | None
+    parameters: AdviseParameters, ports: Ports, plan: Plan, replay: Replay | None, transfer: Transfer | None
 ) -> tuple[str, ...]:
     """Say what to know of all numbers."""
-    doubtful = any(bounds.low < given.beta <= bounds.high for bounds in ports.work.busy.values())
+    doubtful = any(bounds.low < parameters.beta <= bounds.high for bounds in ports.work.busy.values())
     known = {flag for flags in ports.flags.values() for flag in flags}
     flags = {
         "coverage": doubtful,
-        "cores_shared": given.cores is not None and len(ports.work.busy) > given.cores,
+        "cores_shared": parameters.cores is not None and len(ports.work.busy) > parameters.cores,
         "search_limit": plan.limited,
         "not_replayed": replay is None and bool(plan.options),
         "transfer_assumed": replay is not None and transfer is None and replay.transfer_assumed,
@@ -279,13 +283,13 @@ def _flags(
     return tuple(flag for flag, holds in flags.items() if holds)
 
 
-def _halt(given: AdviseParameters, plan: Plan, state: AdviceState, rows: list[dict[str, Any]]) -> str | None:
+def _halt(parameters: AdviseParameters, plan: Plan, state: AdviceState, rows: list[dict[str, Any]]) -> str | None:
     """Say why nothing is proposed."""
     if state.halt is not None or state.blacklisted_share > state.alpha:
         return "blacklist"
     if not plan.rows:
         return "rows"
-    if given.cores is not None and len(plan.before) >= given.cores:
+    if parameters.cores is not None and len(plan.before) >= parameters.cores:
         return "cores"
     return None if any(row["verdict"] != "no_gain" for row in rows) else "candidate"
 

@@ -96,9 +96,9 @@ def advise_ports(snapshot: Snapshot, parameters: AdvisePortsParameters | None = 
     downstream is what an operator's records reach over channels on which no record left its worker. O(edges); if
     activities nest, also all vertices before the window's end.
     """
-    given = parameters or AdvisePortsParameters()
+    options = parameters or AdvisePortsParameters()
     snapshot.run.require_aligned("Utilisations are shares of one clock's time")
-    ports = read_ports(snapshot, level=given.level, keep=given.keep, pact=given.pact)
+    ports = read_ports(snapshot, level=options.level, keep=options.keep, pact=options.pact)
     return PortTable(window=snapshot.window, table=port_rows(snapshot, ports), ports=ports)
 
 

@@ -165,11 +165,11 @@ class DegreeAnalysis(Analysis[DegreesParameters]):
         run, counted, known = delta.state.whole, warm.get("counts"), warm.get("epochs")
         if counted is None or known is None or delta.labelled:
             counted, known = DegreeCounts(), np.empty(0, np.int64)
-            new = _latest(run, parameters.last + 1, delta.answered)
+            new_epochs = _latest(run, parameters.last + 1, delta.answered)
         else:
-            new = np.array(delta.new, np.int64)
+            new_epochs = np.array(delta.new, np.int64)
         # The epoch before the counted ones is remembered as well: it says where the label of the next one begins.
-        all_epochs = np.concatenate([known, new])
+        all_epochs = np.concatenate([known, new_epochs])
         if len(known) > parameters.last:
             # Of a run that goes on for long only these are read.
             run = run.since(int(known[0]), _NO_INSTANT)

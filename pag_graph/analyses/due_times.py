@@ -177,8 +177,8 @@ def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFra
     inputs = inputs.select("number", "due_ns", "given_ns", "epoch", "records")
     if schedule.interval_ns is not None:
         numbers = pl.DataFrame({"number": np.arange(schedule.inputs, dtype=np.int64)})
-        due = schedule.first_ns + pl.col("number") * schedule.interval_ns
-        inputs = numbers.join(inputs.drop("due_ns"), on="number", how="left").with_columns(due_ns=due)
+        due_ns = schedule.first_ns + pl.col("number") * schedule.interval_ns
+        inputs = numbers.join(inputs.drop("due_ns"), on="number", how="left").with_columns(due_ns=due_ns)
     inputs = inputs.filter(pl.col("due_ns") <= end_ns)
     looks = rows.filter(pl.col("frontier").is_not_null())
     reached = np.maximum.accumulate(looks["frontier"].to_numpy()) if len(looks) else np.empty(0, np.int64)

@@ -312,16 +312,16 @@ class Evidence:
                 continue
             factor = 1 / row["mean_ratio"]
             change = WhatIfParameters(operator=(row["operator"],), worker=(row["worker"],), factor=factor)
-            new = what_if(self.snapshot, change)
+            replayed = what_if(self.snapshot, change)
             facts = {"operator": row["operator"], "worker": row["worker"], "factor": factor}
-            changes.append({"kind": "balance", **facts, "span_ns": new.span_ns, "saved_ns": new.saved_ns})
+            changes.append({"kind": "balance", **facts, "span_ns": replayed.span_ns, "saved_ns": replayed.saved_ns})
         return changes
 
     def _woken_at_once(self) -> list[dict[str, Any]]:
         if self.path.by_type.get(_WAKE_UP, 0) < self.window.span_ns / 100:
             return []
-        new = what_if(self.snapshot, WhatIfParameters(type=(ActivityType.WAKE_UP,), factor=0.0))
-        return [{"kind": "wake_up", "factor": 0.0, "span_ns": new.span_ns, "saved_ns": new.saved_ns}]
+        replayed = what_if(self.snapshot, WhatIfParameters(type=(ActivityType.WAKE_UP,), factor=0.0))
+        return [{"kind": "wake_up", "factor": 0.0, "span_ns": replayed.span_ns, "saved_ns": replayed.saved_ns}]
 
     @cached_property
     def findings(self) -> tuple[dict[str, int], dict[str, int]]:

@@ -66,9 +66,10 @@ class Scaling(Report):
         """Return what a person reads before the rows."""
         repeated = Counter(run["workers"] for run in self.runs)
         repeats = ", ".join(f"{count} with {_workers(workers)}" for workers, count in sorted(repeated.items()))
-        more = f" ({self.left_out} rounds that only some have are left out)" if self.left_out else ""
+        rounds = _counted(len(self.rounds), "round")
+        left_out = f" ({self.left_out} rounds that only some have are left out)" if self.left_out else ""
         lines = [
-            f"{len(self.runs)} runs: {repeats}. Compared: {_counted(len(self.rounds), 'round')} that all have{more}.",
+            f"{len(self.runs)} runs: {repeats}. Compared: {rounds} that all have{left_out}.",
             *(_line(row, min(repeated)) for row in self.table.to_pylist() if row["by"] == TOTAL),
         ]
         too_many = sorted(workers for workers in repeated if self.cores is not None and workers > self.cores)

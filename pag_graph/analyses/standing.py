@@ -243,11 +243,11 @@ class Delta:
         """Epochs that were answered before, and whose label an edge carries that came or went."""
         redone = self._redone()
         if self._old.height and self.edges.height:
-            old = self._old["epoch"].to_numpy()
-            low, high = labels(self.state, old)
+            answered_epochs = self._old["epoch"].to_numpy()
+            low, high = labels(self.state, answered_epochs)
             epochs = np.unique(self.edges["epoch"].to_numpy())
             hit = np.searchsorted(epochs, high, side="right") > np.searchsorted(epochs, low)
-            redone |= set(old[hit].tolist())
+            redone |= set(answered_epochs[hit].tolist())
         return sorted(redone)
 
     def revised(self, kind: Standing) -> list[int]:

@@ -277,13 +277,13 @@ def _records(evidence: Evidence) -> Iterator[Statement]:
         for (a, b), (_, records) in list(sent.items())[:8]
     ]
     more_pairs = f" and {len(sent) - 8} more pairs of workers" if len(sent) > 8 else ""  # noqa: PLR2004
-    only = len(receivers) == 1 and len(sent) > 1
-    end = f"; records went to {_worker(evidence, min(receivers))} only" if only else ""
+    is_only_receiver = len(receivers) == 1 and len(sent) > 1
+    end = f"; records went to {_worker(evidence, min(receivers))} only" if is_only_receiver else ""
     yield Statement(
         topic="records",
         text=f"records {', '.join(shown)}{more_pairs}{end}",
-        worker=min(receivers) if only else None,
-        share=1.0 if only else None,
+        worker=min(receivers) if is_only_receiver else None,
+        share=1.0 if is_only_receiver else None,
     )
     # The rows of k-hops name senders only; who sends data to one worker alone has a receiver.
     hops: dict[str, list[Any]] = {}

@@ -412,12 +412,12 @@ def _steps(graph: ConstraintGraph, weight: I64, time: I64) -> pl.DataFrame:
     )
 
 
-def _profile(recorded: pl.DataFrame, new: pl.DataFrame) -> pa.Table:
+def _profile(recorded: pl.DataFrame, assumed: pl.DataFrame) -> pa.Table:
     """Sum two paths by type, worker and operator."""
     keys = ["type", "worker", "operator"]
     parts = [
         steps.select(*keys, pl.col("duration_ns").alias(name))
-        for name, steps in (("recorded_ns", recorded), ("new_ns", new))
+        for name, steps in (("recorded_ns", recorded), ("new_ns", assumed))
     ]
     summed = (
         pl.concat(parts, how="diagonal")

@@ -135,8 +135,12 @@ def last_segments(plan: RunPlan, context: Given, read: SliceRows) -> dict[int, i
     for rows, survey, judged in zip(read.rows, read.surveys, _judged(plan, context, read), strict=True):
         segment = int(judged.wait_pos[-1]) if len(judged.wait_pos) else -1
         if segment < 0 and rows.starts_run:
-            kept = np.flatnonzero(survey.dropped == 0)
-            first = VertexAt(2 * (rows.first_order + int(kept[0])), int(rows.t[kept[0]]), 0) if len(kept) else None
+            kept_rows = np.flatnonzero(survey.dropped == 0)
+            first = (
+                VertexAt(2 * (rows.first_order + int(kept_rows[0])), int(rows.t[kept_rows[0]]), 0)
+                if len(kept_rows)
+                else None
+            )
             segment = first_position(first, born=context.lives.get(rows.worker, EVER).birth is not None)
         if segment >= 0:
             segments[rows.worker] = segment

@@ -138,7 +138,7 @@ class Followed(NamedTuple):
     """Per stream: its first send; one more number says where the last one ends."""
     sends: I64
     """A row per send."""
-    seen: I32
+    receive_counts: I32
     """A row per lane, which add up: how many receives found each send."""
     lost: I64
     """Per worker: how many receives found none."""

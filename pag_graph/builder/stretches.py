@@ -163,7 +163,7 @@ class _ReadSlice(NamedTuple):
     """A slice that has been read and not been made."""
 
     part: Slice
-    found: SliceScan
+    scan: SliceScan
     read: SliceRows
 
 

@@ -227,12 +227,12 @@ class SparkMotifQuery(PlannedQuery):
 
     def _key(self, node: Node) -> SparkColumn:
         value = self._of_match(node)
-        return value.cast("bigint") if whole_numbers(node, self._whole) else value
+        return value.cast("bigint") if whole_numbers(node, self._is_integer) else value
 
     def _of_match(self, node: Node) -> SparkColumn:
         from pyspark.sql import functions as f
 
-        return to_spark(node, lambda column: f.col(self._of_element(column)), self._whole)
+        return to_spark(node, lambda column: f.col(self._of_element(column)), self._is_integer)
 
     def _of_element(self, column: Column) -> str:
         edge = column.element in self.plan.motif.edges
@@ -334,8 +334,8 @@ def to_spark(node: Node, column: Callable[[Column], SparkColumn], is_whole: Call
     }
     arithmetic = {"+": f.try_add, "-": f.try_subtract, "*": f.try_multiply, "/": f.try_divide, "%": f.try_mod}
 
-    def number(part: Node, *, whole: bool) -> SparkColumn:
-        return translate(part).cast("bigint" if whole else "double")
+    def number(part: Node, *, integral: bool) -> SparkColumn:
+        return translate(part).cast("bigint" if integral else "double")
 
     def translate(part: Node) -> SparkColumn:
         match part:
@@ -350,12 +350,14 @@ def to_spark(node: Node, column: Callable[[Column], SparkColumn], is_whole: Call
             case Unary("not", operand):
                 return ~translate(operand)
             case Unary("-", operand):
-                whole = whole_numbers(operand, is_whole)
-                return f.try_subtract(f.lit(0).cast("bigint" if whole else "double"), number(operand, whole=whole))
+                integral = whole_numbers(operand, is_whole)
+                return f.try_subtract(
+                    f.lit(0).cast("bigint" if integral else "double"), number(operand, integral=integral)
+                )
             case Unary(_, operand):
-                whole = whole_numbers(operand, is_whole)
-                value = number(operand, whole=whole)
-                opposite = f.try_subtract(f.lit(0).cast("bigint" if whole else "double"), value)
+                integral = whole_numbers(operand, is_whole)
+                value = number(operand, integral=integral)
+                opposite = f.try_subtract(f.lit(0).cast("bigint" if integral else "double"), value)
                 return f.when(value < 0, opposite).otherwise(value)
             case Binary("and", left, right):
                 return translate(left) & translate(right)
@@ -366,8 +368,8 @@ def to_spark(node: Node, column: Callable[[Column], SparkColumn], is_whole: Call
             case Binary(operator, left, right) if operator in compare:
                 return compare[operator](translate(left), translate(right))
             case Binary(operator, left, right):
-                whole = operator != "/" and all(whole_numbers(side, is_whole) for side in (left, right))
-                return arithmetic[operator](number(left, whole=whole), number(right, whole=whole))
+                integral = operator != "/" and all(whole_numbers(side, is_whole) for side in (left, right))
+                return arithmetic[operator](number(left, integral=integral), number(right, integral=integral))
             case In(operand, values):
                 value = translate(operand)
                 first, *further = (compare["="](value, translate(item)) for item in values)

@@ -42,7 +42,7 @@ def to_polars(node: Node, column: Callable[[Column], pl.Expr], is_whole: Callabl
             case Unary("not", operand):
                 return ~_condition(translate(operand), operand)
             case Unary("-", operand):
-                return _minus(pl.lit(0, pl.Int64), translate(operand), whole=whole_numbers(operand, is_whole))
+                return _minus(pl.lit(0, pl.Int64), translate(operand), integral=whole_numbers(operand, is_whole))
             case Unary(_, operand):
                 number = translate(operand)
                 if not whole_numbers(operand, is_whole):
@@ -57,8 +57,8 @@ def to_polars(node: Node, column: Callable[[Column], pl.Expr], is_whole: Callabl
             case Binary(operator, left, right) if operator in _COMPARE:
                 return _COMPARE[operator](translate(left), translate(right))
             case Binary(operator, left, right):
-                whole = whole_numbers(left, is_whole) and whole_numbers(right, is_whole)
-                return _ARITHMETIC[operator](translate(left), translate(right), whole=whole)
+                integral = whole_numbers(left, is_whole) and whole_numbers(right, is_whole)
+                return _ARITHMETIC[operator](translate(left), translate(right), integral=integral)
             case In(operand, values):
                 # One comparison after the other: their types are then those of any other comparison.
                 return pl.any_horizontal(translate(operand) == translate(value) for value in values)
@@ -82,34 +82,34 @@ _COMPARE: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 }
 
 
-def _wide(left: pl.Expr, right: pl.Expr, compute: Callable[[pl.Expr, pl.Expr], pl.Expr], *, whole: bool) -> pl.Expr:
+def _wide(left: pl.Expr, right: pl.Expr, compute: Callable[[pl.Expr, pl.Expr], pl.Expr], *, integral: bool) -> pl.Expr:
     """Compute where nothing overflows; what does not fit back in 64 bits is null."""
-    if not whole:
+    if not integral:
         return compute(left.cast(pl.Float64), right.cast(pl.Float64))
     return compute(left.cast(pl.Int128), right.cast(pl.Int128)).cast(pl.Int64, strict=False)
 
 
-def _plus(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    return _wide(left, right, lambda x, y: x + y, whole=whole)
+def _plus(left: pl.Expr, right: pl.Expr, *, integral: bool) -> pl.Expr:
+    return _wide(left, right, lambda x, y: x + y, integral=integral)
 
 
-def _minus(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    return _wide(left, right, lambda x, y: x - y, whole=whole)
+def _minus(left: pl.Expr, right: pl.Expr, *, integral: bool) -> pl.Expr:
+    return _wide(left, right, lambda x, y: x - y, integral=integral)
 
 
-def _times(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    return _wide(left, right, lambda x, y: x * y, whole=whole)
+def _times(left: pl.Expr, right: pl.Expr, *, integral: bool) -> pl.Expr:
+    return _wide(left, right, lambda x, y: x * y, integral=integral)
 
 
-def _divided(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    del whole
+def _divided(left: pl.Expr, right: pl.Expr, *, integral: bool) -> pl.Expr:
+    del integral
     divisor = right.cast(pl.Float64)
     return pl.when(divisor != 0).then(left.cast(pl.Float64) / divisor)
 
 
-def _modulo(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
+def _modulo(left: pl.Expr, right: pl.Expr, *, integral: bool) -> pl.Expr:
     """Remainder with the sign of the dividend, as in SQL; Polars' own has that of the divisor."""
-    kind = pl.Int64 if whole else pl.Float64
+    kind = pl.Int64 if integral else pl.Float64
     dividend, divisor = left.cast(kind), right.cast(kind)
     remainder = dividend % divisor
     other_sign = (remainder != 0) & ((dividend < 0) != (divisor < 0))

@@ -243,10 +243,10 @@ class MotifQuery(PlannedQuery):
     def _key(self, node: Node) -> pl.Expr:
         value = self._of_match(node)
         # Keys of a join must have one type; all integers are taken for the widest.
-        return value.cast(pl.Int64) if whole_numbers(node, self._whole) else value
+        return value.cast(pl.Int64) if whole_numbers(node, self._is_integer) else value
 
     def _of_match(self, node: Node) -> pl.Expr:
-        return to_polars(node, self._flat, self._whole)
+        return to_polars(node, self._flat, self._is_integer)
 
     def _flat(self, column: Column) -> pl.Expr:
         vertex = identity(self.plan.motif, column)

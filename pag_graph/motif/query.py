@@ -197,7 +197,7 @@ class PlannedQuery:
             always_count=always_count,
         )
 
-    def _whole(self, column: Column) -> bool:
+    def _is_integer(self, column: Column) -> bool:
         """Tell whether a column of an element holds integers."""
         shape = self.plan.shape
         schema = shape.edges if column.element in self.plan.motif.edges else shape.vertices

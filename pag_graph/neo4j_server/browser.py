@@ -156,15 +156,15 @@ def install(home: Path, jars: Path, host: str = _HOST) -> None:
             with zipfile.ZipFile(target) as present:
                 if present.comment == comment:
                     return
-        new = target.with_suffix(".new")
-        with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
+        new_jar = target.with_suffix(".new")
+        with zipfile.ZipFile(new_jar, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
             for entry in archive.infolist():
                 if entry.filename not in files:
                     copy.writestr(entry, archive.read(entry), compresslevel=1)
             for name, content in files.items():
                 _add(copy, name, content)
             copy.comment = comment
-    os.replace(new, target)  # noqa: PTH105  (atomic, as everywhere in a server's home)
+    os.replace(new_jar, target)  # noqa: PTH105  (atomic, as everywhere in a server's home)
 
 
 def confined(page: bytes, host: str = _HOST) -> bytes:

@@ -163,11 +163,11 @@ def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) ->
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read; readers see either the old text or the new one."""
-    new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)
-    with open(new, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    new_file = path.with_name(path.name + ".new")
+    new_file.unlink(missing_ok=True)
+    with open(new_file, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(text)
-    new.replace(path)
+    new_file.replace(path)
 
 
 def set_password(home: Path, jars: Path) -> None:

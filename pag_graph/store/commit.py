@@ -259,7 +259,12 @@ def _is_latest(directory: Path, info: StoreInfo) -> bool:
 
 
 def _step(
-    directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | None, *, keep: bool, swap: Swap | None = None
+    directory: Path,
+    new_files: Mapping[str, PartFile],
+    previous: StoreInfo | None,
+    *,
+    keep: bool,
+    swap: Swap | None = None,
 ) -> _Step:
     """Say what becomes of a table: `keep` leaves what is not provisional in it, but for what is swapped."""
     name = directory.name
@@ -268,7 +273,7 @@ def _step(
     if swap is not None:
         check_sizes(directory, swap.added)
         added = {part.path: part for part in swap.added}
-        new, replaced = {**new, **added}, {part.path: part for part in swap.removed}
+        new_files, replaced = {**new_files, **added}, {part.path: part for part in swap.removed}
     moved = frozenset((*added, *replaced)) if swap is not None and swap.same_rows else frozenset[str]()
     digest_before = (previous.digests or {}).get(name, "") if previous is not None else ""
     if keep and previous is not None:
@@ -279,11 +284,14 @@ def _step(
             before = replace(before, files={**before.files, **replaced})
             removed = [part for path, part in before.files.items() if part.provisional or path in replaced]
             stay = {path: part for path, part in before.files.items() if not part.provisional and path not in replaced}
-            total = digest(new.values(), digest_of_others=digest_before, removed=removed)
-            return _Step(before, {**stay, **new}, total, moved)
+            total = digest(new_files.values(), digest_of_others=digest_before, removed=removed)
+            return _Step(before, {**stay, **new_files}, total, moved)
         files_before = previous.table(name).files.items()
-        new = {**{path: part for path, part in files_before if not part.provisional and path not in replaced}, **new}
-    return _Step(_newest(directory, previous, name), new, digest(new.values()), moved)
+        new_files = {
+            **{path: part for path, part in files_before if not part.provisional and path not in replaced},
+            **new_files,
+        }
+    return _Step(_newest(directory, previous, name), new_files, digest(new_files.values()), moved)
 
 
 def _newest(directory: Path, previous: StoreInfo | None, name: str) -> TableState:

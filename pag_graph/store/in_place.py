@@ -238,23 +238,23 @@ def _is_exchangeable(target: Path, parts: Collection[str]) -> bool:
 
 def _put_in_place(folder: Path, parent: Path, names: Sequence[str]) -> None:
     """Move what is new from a held folder to its place."""
-    new, old = folder / _NEW, folder / _OLD
+    new_folder, old_folder = folder / _NEW, folder / _OLD
     if len(names) == 1:
-        new_entry, place = new / names[0], parent / names[0]
+        new_entry, place = new_folder / names[0], parent / names[0]
         if not os.path.lexists(place):
             new_entry.rename(place)
             return
         if _exchange(new_entry, place):
             return
-    old.mkdir()
+    old_folder.mkdir()
     (folder / _NAMES).write_text("\n".join(names), encoding="utf-8")
     try:
         # The last one, which tells that all is there, goes first and comes last.
         for name in reversed(names):
             if os.path.lexists(parent / name):
-                (parent / name).rename(old / name)
+                (parent / name).rename(old_folder / name)
         for name in names:
-            (new / name).rename(parent / name)
+            (new_folder / name).rename(parent / name)
     except BaseException:
         _put_back(folder, parent)
         raise
@@ -262,19 +262,19 @@ def _put_in_place(folder: Path, parent: Path, names: Sequence[str]) -> None:
 
 def _put_back(folder: Path, parent: Path) -> None:
     """Undo a replacement that stopped halfway; one that is complete stays."""
-    new, old = folder / _NEW, folder / _OLD
+    new_folder, old_folder = folder / _NEW, folder / _OLD
     try:
         names = (folder / _NAMES).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return
-    if not any(os.path.lexists(new / name) for name in names):
+    if not any(os.path.lexists(new_folder / name) for name in names):
         return
     for name in names:
         place = parent / name
-        if not os.path.lexists(new / name) and os.path.lexists(place):
-            place.rename(new / name)
-        if os.path.lexists(old / name) and not os.path.lexists(place):
-            (old / name).rename(place)
+        if not os.path.lexists(new_folder / name) and os.path.lexists(place):
+            place.rename(new_folder / name)
+        if os.path.lexists(old_folder / name) and not os.path.lexists(place):
+            (old_folder / name).rename(place)
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -159,26 +159,28 @@ class _Queue:
         now = birth = t_ns + _STEP
         source.stop(now, _REQUEST)
         for _ in range(self.run.added):
-            new = _Log(len(self.logs))
-            new.epoch = source.epoch
-            self.logs.append(new)
-            source.add(now, EventKind.SPAWN, peer=new.worker)
+            joined_log = _Log(len(self.logs))
+            joined_log.epoch = source.epoch
+            self.logs.append(joined_log)
+            source.add(now, EventKind.SPAWN, peer=joined_log.worker)
             source.start(now, "application", _SERVER)
-            new.start(now + 2 * _TRANSFER, "waiting")
+            joined_log.start(now + 2 * _TRANSFER, "waiting")
             sent = now + _STEP
-            self.send(_BOOTSTRAP, source, new, sent, sent + _TRANSFER, records=_UPDATES, activity="control_message")
+            self.send(
+                _BOOTSTRAP, source, joined_log, sent, sent + _TRANSFER, records=_UPDATES, activity="control_message"
+            )
             self.send(_STATE, source, source, sent, sent, records=_UPDATES)
             source.stop(sent, _SERVER)
             source.start(sent, "waiting")
-            new.stop(sent + _TRANSFER)
-            new.start(sent + _TRANSFER, "application", _CLIENT)
+            joined_log.stop(sent + _TRANSFER)
+            joined_log.start(sent + _TRANSFER, "application", _CLIENT)
             ready = sent + _TRANSFER + self.run.bootstrap_ns
-            new.stop(ready, _CLIENT)
-            self.send(_BOOTSTRAP, new, source, ready, ready + _TRANSFER, records=0, activity="control_message")
-            new.start(ready, "waiting")
+            joined_log.stop(ready, _CLIENT)
+            self.send(_BOOTSTRAP, joined_log, source, ready, ready + _TRANSFER, records=0, activity="control_message")
+            joined_log.start(ready, "waiting")
             now = ready + _TRANSFER
             source.stop(now)
-            self.active = [*self.active, new]
+            self.active = [*self.active, joined_log]
         source.start(now, "input_wait")
         return birth, ready, now
 

@@ -131,8 +131,8 @@ class News:
                     continue
                 rows = await self._work(partial(self.epochs, name, opened))
                 yield _event("commit", commit)
-                new = rows.filter(pl.col("epoch") > after) if after is not None else rows.head(0)
-                for epoch in _by_epoch(new):
+                new_rows = rows.filter(pl.col("epoch") > after) if after is not None else rows.head(0)
+                for epoch in _by_epoch(new_rows):
                     yield _event("epoch", epoch, epoch["epoch"])
                 after = rows["epoch"].max() if rows.height else after
                 if (now := self.known(name).told_alerts()) != alerts_told and (now or alerts_told is not None):

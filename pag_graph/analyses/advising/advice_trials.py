@@ -190,9 +190,10 @@ def _check(before: Sequence[Run], after: Sequence[Run]) -> None:
         message = "Give runs before and after the change."
         raise InvalidParameterError(message, _EXAMPLE)
     ids = Counter(str(run.info.run["run_id"]) for run in (*before, *after))
-    twice = [run for run in (*before, *after) if ids[str(run.info.run["run_id"])] > 1]
-    if twice:
-        message = f"{twice[0].info.path} and {twice[1].info.path} hold the same run. A repetition must be a new run."
+    repeated_runs = [run for run in (*before, *after) if ids[str(run.info.run["run_id"])] > 1]
+    if repeated_runs:
+        first, second = (run.info.path for run in repeated_runs[:2])
+        message = f"{first} and {second} hold the same run. A repetition must be a new run."
         raise InvalidParameterError(message, "Give each recording once.")
     for run in (*before, *after):
         run.require_aligned("Runs are compared by one clock's time")

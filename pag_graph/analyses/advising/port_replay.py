@@ -251,7 +251,7 @@ class _Chains(NamedTuple):
     """Vertices inside of occurrences, but for their first, ascending."""
     inside_of: I64
     """The same: the occurrence."""
-    done: I64
+    work_before: I64
     """The same: work of the occurrence up to there."""
     outer: I64
     """Per occurrence: the one of another port that it lies in, or -1."""
@@ -293,7 +293,7 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken_ns: I64) -> _Chains:
         epoch=base.number("epoch")[row][first_row],
         inside=dst[inside],
         inside_of=occurrence[inside],
-        done=done_ns[inside],
+        work_before=done_ns[inside],
         outer=np.full(len(names), -1),
         outer_done=np.zeros(len(names), np.int64),
     )
@@ -325,11 +325,11 @@ class _Wider:
         self.finishes = self.begins + 1
         previous, following = self._neighbours()
         sent, occurrence = self._sent()
-        done_ns = chains.done[np.searchsorted(chains.inside, graph.src[sent])]
+        done_ns = chains.work_before[np.searchsorted(chains.inside, graph.src[sent])]
         closed, last = self._closes(completed)
         nested = np.flatnonzero(chains.outer >= 0)
         number, begins, finishes = self.number, self.begins, self.finishes
-        self.sent, self.done, self.last = sent, done_ns, last
+        self.sent, self.work_before, self.last = sent, done_ns, last
         self.parts = {
             "old": (number[graph.src], number[graph.dst]),
             "hand_over": (number[chains.begin], begins),
@@ -399,15 +399,15 @@ class _Wider:
         """
         chains, parts = self.chains, self.parts
         sent = weight[self.sent]
-        old = weight.copy()
-        np.add.at(old, chains.arc, costs.giving)
+        weight_before = weight.copy()
+        np.add.at(weight_before, chains.arc, costs.giving)
         weights = {
-            "old": old,
+            "old": weight_before,
             "hand_over": costs.wait,
             "nested": chains.outer_done[self.nested] + costs.wait[self.nested],
             "work": chains.work + costs.taking,
             "chain": np.zeros(len(parts["chain"][0]), np.int64),
-            "sent": self.done + sent,
+            "sent": self.work_before + sent,
             "sent_late": sent if costs.at_ends else np.full(len(sent), NEVER),
             "completed": costs.wait[self.last],
         }

@@ -39,7 +39,7 @@ class Work(NamedTuple):
     """Share of all lives that is known."""
 
 
-def work_in(run: Run, stretches: Sequence[tuple[int, int]], old: Sequence[set[int]]) -> list[Work]:
+def work_in(run: Run, stretches: Sequence[tuple[int, int]], workers_before: Sequence[set[int]]) -> list[Work]:
     """Say what workers did in some stretches of time.
 
     Parameters
@@ -48,7 +48,7 @@ def work_in(run: Run, stretches: Sequence[tuple[int, int]], old: Sequence[set[in
         Of aligned clocks.
     stretches
         Begin and end of each, in time order of their begins.
-    old
+    workers_before
         Per stretch: workers that count for the waiting.
 
     Returns
@@ -58,7 +58,7 @@ def work_in(run: Run, stretches: Sequence[tuple[int, int]], old: Sequence[set[in
     """
     return [
         Work(None, None, None) if end <= start else _work(_local_in(run, start, end), present)
-        for (start, end), present in zip(stretches, old, strict=True)
+        for (start, end), present in zip(stretches, workers_before, strict=True)
     ]
 
 
@@ -71,7 +71,7 @@ def _local_in(run: Run, start_ns: int, end_ns: int) -> pl.DataFrame:
     return local.group_by("worker", "type").agg(pl.col("inside_ns").sum()).collect()
 
 
-def _work(local: pl.DataFrame, old: set[int]) -> Work:
+def _work(local: pl.DataFrame, workers_before: set[int]) -> Work:
     life = int(local["inside_ns"].sum())
     if not life:
         return Work(None, None, None)
@@ -82,7 +82,7 @@ def _work(local: pl.DataFrame, old: set[int]) -> Work:
         rests=inside.filter(kind.is_in(_RESTS)).sum(),
         unknown=inside.filter(kind == UNKNOWN).sum(),
     )
-    by_old_worker = by_worker.filter(pl.col("worker").is_in(sorted(old)))
+    by_old_worker = by_worker.filter(pl.col("worker").is_in(sorted(workers_before)))
     waited = int(by_old_worker["rests"].sum()) / int(by_old_worker["life"].sum()) if by_old_worker.height else None
     busiest = float(by_worker.select((pl.col("busy") / pl.col("life")).max()).item())
     return Work(busiest, waited, 1 - int(by_worker["unknown"].sum()) / life)

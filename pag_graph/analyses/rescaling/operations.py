@@ -260,8 +260,8 @@ def _asked_ns(marks: Iterable[Mark], name: str, since_ns: int, until_ns: int, wo
 
 def _joined(births: Sequence[Birth], marks: Sequence[Mark], since_ns: int) -> Operation:
     first = births[0].spawned_ns
-    new = {birth.worker for birth in births}
-    steps = [mark.end_ns for mark in marks if mark.side == "client" and mark.worker in new]
+    new_workers = {birth.worker for birth in births}
+    steps = [mark.end_ns for mark in marks if mark.side == "client" and mark.worker in new_workers]
     ready = max(steps, default=-1)
     return Operation(
         kind=JOIN,
@@ -328,11 +328,11 @@ def _completed(
     return replace(operation, marks=steps, worked_ns=first_work, ready_ns=ready)
 
 
-def _first_work(run: Run, new: set[int]) -> dict[int, int]:
+def _first_work(run: Run, new_workers: set[int]) -> dict[int, int]:
     """Return, per new worker, when it first read data of another, or began to process something."""
-    if not new:
+    if not new_workers:
         return {}
-    edges = run.scan("edges").with_columns(worker=worker_of("dst")).filter(pl.col("worker").is_in(sorted(new)))
+    edges = run.scan("edges").with_columns(worker=worker_of("dst")).filter(pl.col("worker").is_in(sorted(new_workers)))
     data = edges.filter(pl.col("type") == str(ActivityType.DATA_MESSAGE), pl.col("records").fill_null(1) > 0)
     reads = (
         data.select("worker", "channel", id="read")

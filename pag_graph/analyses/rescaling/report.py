@@ -162,8 +162,8 @@ class Rescaling(Report):
         work_rows = []
         for course in self.courses:
             bounds = {phase: limits for phase in PHASES if (limits := course.bounds(phase)) is not None}
-            old = self._alive(course.operation.request_ns)
-            work = work_in(self.run, list(bounds.values()), [old] * len(bounds))
+            workers_before = self._alive(course.operation.request_ns)
+            work = work_in(self.run, list(bounds.values()), [workers_before] * len(bounds))
             work_rows.append(dict(zip(bounds, work, strict=True)))
         return work_rows
 

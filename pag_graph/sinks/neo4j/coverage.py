@@ -198,9 +198,9 @@ def covers(
     return coverage(query, values, known, event_ns)
 
 
-def read_loaded(transaction: neo4j.ManagedTransaction, run: str, only: int | None = None) -> LoadedRun:
+def read_loaded(transaction: neo4j.ManagedTransaction, run: str, only_epoch: int | None = None) -> LoadedRun:
     """Read what the database has of a run, or of one epoch of it."""
-    row = transaction.run(_LOADED, {"run": run, "only": only, "model": MODEL, "earlier": _EARLIER}).single()
+    row = transaction.run(_LOADED, {"run": run, "only": only_epoch, "model": MODEL, "earlier": _EARLIER}).single()
     if row is None:
         return LoadedRun(run=run)
     loaded = sorted(row["loaded"], key=lambda entry: entry["number"])

@@ -161,8 +161,8 @@ def _check_names(file: Path, names: Sequence[str]) -> None:
         if name in PLACES:
             message = f"{file.name} has the unknown column {name!r}."
             raise TraceFormatError(message, "Give it another name, or leave it out.", {"file": str(file)})
-    if twice := [name for name in names if names.count(name) > 1]:
-        message = f"{file.name} has the column {twice[0]!r} twice."
+    if repeated_names := [name for name in names if names.count(name) > 1]:
+        message = f"{file.name} has the column {repeated_names[0]!r} twice."
         raise TraceFormatError(message, "Leave one of them out.", {"file": str(file)})
 
 
