@@ -147,9 +147,8 @@ def _late(skews: Sequence[RankSkew]) -> tuple[RankSkew, int] | None:
     """Return the rank that others wait for most, and how much more than for the next one, loading aside."""
     if len(skews) < 2:  # noqa: PLR2004 nobody to be compared with
         return None
-    least = min(skew.loading_ns for skew in skews)
-    late = sorted(((skew.blamed_ns - (skew.loading_ns - least), skew.rank, skew) for skew in skews), reverse=True)
-    return late[0][2], late[0][0] - max(late[1][0], 0)
+    late = sorted(((skew.blamed_aside_ns, skew.rank, skew) for skew in skews), reverse=True)
+    return late[0][2], late[0][0] - late[1][0]
 
 
 def _steps_in(look: Look) -> int:

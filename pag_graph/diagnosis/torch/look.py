@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pag_graph.analyses.critical_path import CriticalPath
     from pag_graph.graph.run import Run
     from pag_graph.graph.window import Window
+    from pag_graph.sources.kineto.collectives import Part
     from pag_graph.sources.kineto.convert import Mapped
     from pag_graph.sources.kineto.rank import Activity, Rank
 
@@ -55,6 +57,8 @@ class RankSkew:
     """What others waited for it at most, per collective, summed."""
     loading_ns: int = 0
     """How long its main thread got batches."""
+    blamed_aside_ns: int = 0
+    """Of `blamed_ns` what is left without the time that it got batches for longer than who waited."""
 
     def facts(self) -> dict[str, int]:
         """Return it as plain values."""
@@ -201,8 +205,10 @@ def _inside(intervals: list[tuple[int, int]], t: int) -> bool:
 
 def _skews(mapped: Mapped, low: int, high: int) -> list[RankSkew]:
     skews = {rank.number: RankSkew(rank.number) for rank in mapped.ranks}
+    loading = {rank.number: _Loading(rank) for rank in mapped.ranks}
     for collective in mapped.joins.collectives:
         waited: dict[int, int] = defaultdict(int)
+        aside: dict[int, int] = defaultdict(int)
         for part in collective.parts:
             if not low <= part.begin < high:
                 continue
@@ -210,15 +216,49 @@ def _skews(mapped: Mapped, low: int, high: int) -> list[RankSkew]:
             skew = skews[part.rank]
             skew.collectives += 1
             if last.rank != part.rank:
-                skew.waited_ns += last.begin - part.begin
-                waited[last.rank] = max(waited[last.rank], last.begin - part.begin)
+                wait = last.begin - part.begin
+                skew.waited_ns += wait
+                waited[last.rank] = max(waited[last.rank], wait)
+                # Who comes late because of its batches is not late by itself.
+                longer = loading[last.rank].before(last) - loading[part.rank].before(part)
+                aside[last.rank] = max(aside[last.rank], wait - max(longer, 0))
         for rank, longest in waited.items():
             skews[rank].last += 1
             skews[rank].blamed_ns += longest
-    for of_rank in mapped.ranks:
-        spans = (min(end, high) - max(begin, low) for begin, end in _loading(of_rank))
-        skews[of_rank.number].loading_ns = sum(span for span in spans if span > 0)
+            skews[rank].blamed_aside_ns += aside[rank]
+    for number, of_rank in loading.items():
+        skews[number].loading_ns = of_rank.between(low, high)
     return list(skews.values())
+
+
+class _Loading:
+    """Stretches in which the main thread of a rank got batches: how long together between two instants."""
+
+    def __init__(self, rank: Rank) -> None:
+        merged = _merged(_loading(rank))
+        self._begins, self._ends = [begin for begin, _ in merged], [end for _, end in merged]
+        self._before = [0, *accumulate(end - begin for begin, end in merged)]
+        self._steps = [start for _, start, _ in rank.steps]
+        self._called = {
+            activity.row: activity.called
+            for stream in rank.streams.values()
+            for activity in stream.activities
+            if activity.call >= 0
+        }
+
+    def before(self, part: Part) -> int:
+        """Return for how long it got batches in the step that a collective was called in, until then."""
+        called = self._called.get(part.row, part.begin)
+        place = bisect_right(self._steps, called)
+        return self.between(self._steps[place - 1] if place else -1, called)
+
+    def between(self, low: int, high: int) -> int:
+        """Return for how long it got batches."""
+        return max(self._until(high) - self._until(low), 0)
+
+    def _until(self, t: int) -> int:
+        place = bisect_right(self._begins, t)
+        return self._before[place] - (max(self._ends[place - 1] - t, 0) if place else 0)
 
 
 def _stalls(rank: Rank, low: int, high: int) -> Stalls:
