@@ -77,7 +77,7 @@ def test_a_follower_that_is_killed_ends_with_the_store_of_the_whole_log(name: st
 
 
 def test_what_is_no_event_log_has_no_use_for_its_options(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameterError, match="is no event log"):
+    with pytest.raises(InvalidParameterError, match="is not an event log"):
         api.follow(tmp_path / "run.trace", tmp_path / "run.pag", trace=tmp_path / "other")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "activities.csv").write_text("worker,activity,start_ns,end_ns\n0,processing,0,10\n")

@@ -284,7 +284,7 @@ def test_changes_that_mean_nothing_are_errors(in_memory: Fixture, parameters: di
 
 def test_changes_must_agree_on_the_loop(in_memory: Fixture) -> None:
     one, other = (WhatIfParameters(operator=(1,), factor=1, loop=loop) for loop in ("closed", "open"))
-    with pytest.raises(InvalidParameterError, match="alike"):
+    with pytest.raises(InvalidParameterError, match="same loop and arrival"):
         replay(in_memory(draw(FAST, SLOW)), one, other)
 
 
