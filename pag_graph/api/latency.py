@@ -79,7 +79,7 @@ def check_trace_of(run: Run, trace: str | os.PathLike[str]) -> None:
     from pag_graph.store.trace import Trace
 
     if Trace.open(trace).meta.trace_id != run.info.run["trace_id"]:
-        message = f"{trace} is no trace of the run in {run.info.path}."
+        message = f"{trace} is not a trace of the run in {run.info.path}."
         raise InvalidParameterError(message, "Give the trace that the store was built from.", {"trace": str(trace)})
 
 

@@ -158,7 +158,7 @@ def load(info: StoreInfo) -> Saved | None:
         if version == _VERSION:
             return _saved(saved_content)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise damaged(file, f"it is no state of a build ({error!r})") from error
+        raise damaged(file, f"it is not a state of a build ({error!r})") from error
     raise FormatVersionError.from_found_and_known(where=str(file), found=version, known=_VERSION)
 
 
@@ -198,7 +198,7 @@ def _saved(saved_content: Mapping[str, Any]) -> Saved:
 
 def _int(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        message = f"{value!r} is no number"
+        message = f"{value!r} is not a number"
         raise TypeError(message)
     return value
 
@@ -248,7 +248,7 @@ def _file(values: Any) -> EventFile:
     name, size, mtime, groups = values
     # There may be thousands.
     if {type(value) for value in (size, mtime, *chain.from_iterable(groups))} != {int} or not isinstance(name, str):
-        message = f"{values!r} is no file"
+        message = f"{values!r} is not a file"
         raise TypeError(message)
     return EventFile(
         name=name,

@@ -91,6 +91,6 @@ def _seconds(text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip(), re.ASCII)
     if match is None:
-        message = f"{text!r} is no age."
+        message = f"{text!r} is not an age."
         raise InvalidParameterError(message, "Give a number with s, m, h or d, such as 12h.")
     return float(match[1]) * _SECONDS[match[2]]

@@ -200,7 +200,7 @@ def _choose_jar(*, resolve: bool) -> _Choice:
     if named and Path(named).is_file():
         return _Choice(how=f"{named}, named by {GRAPHFRAMES_JAR_VARIABLE}", jar=named)
     if named:
-        message = f"{GRAPHFRAMES_JAR_VARIABLE} names {named}, which is no file."
+        message = f"{GRAPHFRAMES_JAR_VARIABLE} names {named}, which is not a file."
         if resolve:
             raise EngineError(message, "Correct the path, or unset the variable.", {"file": named})
         _log.warning("%s Spark starts without GraphFrames", message)

@@ -61,7 +61,7 @@ def nanoseconds(text: str) -> int:
     """
     value = _whole_number(_TIME.fullmatch(text.strip()), _UNITS, "ns")
     if value is None:
-        message = f"{text!r} is no time; write 10ms, 1.5s, 20us, 12h, or a number of nanoseconds."
+        message = f"{text!r} is not a time; write 10ms, 1.5s, 20us, 12h, or a number of nanoseconds."
         raise InvalidParameterError(message)
     return value
 
@@ -81,7 +81,7 @@ def size_bytes(text: str) -> int:
     """
     value = _whole_number(_SIZE.fullmatch(text.strip()), _SIZES, "B")
     if value is None:
-        message = f"{text!r} is no size; write 1GiB, 500MB, 64KiB, or a number of bytes."
+        message = f"{text!r} is not a size; write 1GiB, 500MB, 64KiB, or a number of bytes."
         raise InvalidParameterError(message)
     return value
 

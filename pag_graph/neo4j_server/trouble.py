@@ -101,7 +101,7 @@ def heaps(heap: str) -> Iterator[str]:
     """
     match = re.fullmatch(r"(\d+)([kmgKMG]?)", heap)
     if match is None:
-        message = f"{heap!r} is no amount of memory."
+        message = f"{heap!r} is not an amount of memory."
         raise InvalidParameterError(message, "Write it as Java does: 512m, 2g.")
     yield heap
     size = int(match[1]) * _UNITS[match[2].lower()]

@@ -97,7 +97,7 @@ def speed_of(text: str) -> float | None:
     except ValueError:
         speed = 0.0
     if not 0 < speed < float("inf"):
-        message = f"{text!r} is no speed; write 1x, 2x, 0.5x or max."
+        message = f"{text!r} is not a speed; write 1x, 2x, 0.5x or max."
         raise InvalidParameterError(message)
     return speed
 

@@ -81,7 +81,7 @@ def check_target(path: Path, mode: Mode) -> StoreInfo | None:
         # What a killed build left is invisible and may stay; anything else is somebody's.
         foreign = [] if not path.is_dir() else [p.name for p in path.iterdir() if not _is_ours(p)]
         if foreign or not path.is_dir():
-            message = f"{path} exists and is no store" + (f": it holds {foreign[0]}." if foreign else ".")
+            message = f"{path} exists and is not a store" + (f": it holds {foreign[0]}." if foreign else ".")
             raise StoreExistsError(message, "Choose a new or empty place.", {"path": str(path)})
     return info
 

@@ -105,7 +105,7 @@ def read_checkpoint(file: Path, expected: tuple[int, str]) -> list[Action]:
             columns = [name for name in _CHECKPOINT_SCHEMA.names if name in parquet.schema_arrow.names]
             rows = parquet.read(columns).to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise damaged(file, f"it is no checkpoint: {error}") from error
+        raise damaged(file, f"it is not a checkpoint: {error}") from error
     return [{name: value} for row in rows for name, value in row.items() if value is not None]
 
 

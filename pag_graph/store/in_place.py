@@ -150,7 +150,7 @@ def check_file_place(target: Path) -> None:
             raise SinkError(message, "Choose another place, or change them.", {"path": str(target)})
         folder = next(parent for parent in place.parents if parent.exists())
         if not folder.is_dir():
-            message = f"{target} cannot be written: {folder} is no folder."
+            message = f"{target} cannot be written: {folder} is not a folder."
             raise SinkError(message, "Choose a place that can be written.", {"path": str(target)})
 
 

@@ -103,7 +103,7 @@ class Spool:
         self._trace_id: str | None = None
         with refusals(root, "The spool", StoreError):
             if root.is_dir() and not (root / RECEIVED).is_dir() and any(root.iterdir()):
-                message = f"{root} is not empty, and is no spool."
+                message = f"{root} is not empty, and is not a spool."
                 raise StoreError(message, "Choose another place.", {"path": str(root)})
             (root / EVENTS).mkdir(parents=True, exist_ok=True)
             (root / RECEIVED).mkdir(exist_ok=True)

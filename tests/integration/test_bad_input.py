@@ -239,7 +239,7 @@ def test_places_that_are_taken(trace: Path, tmp_path: Path, pag: Pag) -> None:
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     for more in ((), ("--append",), ("--replace",)):
         code, text = pag("build", trace, tmp_path / "mine", "--engine", "local", *more)
-        assert (code, "is no store" in text, "notes.txt" in text) == (4, True, True)
+        assert (code, "is not a store" in text, "notes.txt" in text) == (4, True, True)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
     # A trace is no store either, not even for its own graph.
     with pytest.raises(StoreExistsError):

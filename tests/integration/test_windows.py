@@ -228,7 +228,7 @@ def test_times_are_read(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "ms", "-5", "1e3", "0.5", "5 w", "1.5ns", "٣"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(InvalidParameterError, match="is no time"):
+    with pytest.raises(InvalidParameterError, match="is not a time"):
         nanoseconds(text)
 
 
@@ -242,7 +242,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (("critical-path", "--latency", "4"), 0, ("Latency of epoch 4",)),
         (("critical-path", "--latency", "4", "--epoch", "4"), 2, ("only one of",)),
         (("critical-path", "--step", "5ms"), 2, ("--step needs --every",)),
-        (("critical-path", "--every", "5 minutes"), 2, ("is no time",)),
+        (("critical-path", "--every", "5 minutes"), 2, ("is not a time",)),
         (("diff", "--latency", "4", "--against-latency", "3"), 0, ("difference_ns",)),
     ],
 )

@@ -116,7 +116,7 @@ def read_state(file: Path) -> AdviceState:
     try:
         return _state_of(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        message = f"{file} is no state of {FORMAT} {FORMAT_VERSION}: {error}."
+        message = f"{file} is not a state of {FORMAT} {FORMAT_VERSION}: {error}."
         raise InvalidParameterError(message, "Choose another file, or begin a new one.", {"file": str(file)}) from error
 
 

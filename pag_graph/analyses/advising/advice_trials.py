@@ -155,7 +155,7 @@ def address_pairs(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         before, equals, after = text.partition("=")
         if not equals or not before or not after:
-            message = f"{text!r} is no pair of addresses."
+            message = f"{text!r} is not a pair of addresses."
             raise InvalidParameterError(message, "Give addresses before and after: `--map 0.4=0.5`.")
         pairs[before] = after
     return pairs

@@ -52,7 +52,7 @@ class LogFolder:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
-            message = f"{root} is no folder."
+            message = f"{root} is not a folder."
             raise InvalidParameterError(message, "Give the folder that holds the event logs: `--root DIR`.")
         self._answers: dict[tuple[object, ...], SparkAnswer] = {}
         self._lock = Lock()

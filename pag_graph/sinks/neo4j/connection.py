@@ -87,7 +87,7 @@ def connection_from_environment(uri: str | None = None, environment: Mapping[str
     address = uri or environment.get("NEO4J_URI", "")
     scheme, separator, _ = address.partition("://")
     if not separator or scheme not in _SCHEMES:
-        message = f"{address!r} is no address of a Neo4j server."
+        message = f"{address!r} is not an address of a Neo4j server."
         raise InvalidParameterError(
             message, f"It begins with {', '.join(f'{known_scheme}://' for known_scheme in _SCHEMES)}."
         )

@@ -196,7 +196,7 @@ def _pattern(steps: str | None) -> re.Pattern[str] | None:
     try:
         return None if steps is None else re.compile(steps)
     except re.error as error:
-        message = f"{steps!r} is no regular expression: {error}."
+        message = f"{steps!r} is not a regular expression: {error}."
         raise InvalidParameterError(message, "Such as 'train_step'.") from error
 
 

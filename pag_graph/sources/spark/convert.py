@@ -38,7 +38,7 @@ def mismatch(source: Path) -> str | None:
     """Say why `source` is no event log; None if it looks like one."""
     if looks_like_log(source):
         return None
-    return "it is no event log of Spark, and no directory of a rolling one"
+    return "it is neither an event log of Spark nor a directory of a rolling one"
 
 
 def convert(
@@ -166,6 +166,6 @@ def _portions(log: LogFiles, reader: PortionReader) -> Iterator[Portion]:
     if log.missing:
         reader.lack(log.missing)
     if (portion := reader.last(in_progress=log.in_progress)) is None:
-        message = f"{log.name} is no event log of Spark: none of its lines is an event."
+        message = f"{log.name} is not an event log of Spark: none of its lines is an event."
         raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": log.name})
     yield portion

@@ -75,7 +75,7 @@ def choose_applications(server: str, *, name: str | None = None, last: int = 1) 
     try:
         fits = re.compile(name or ".*")
     except re.error as error:
-        message = f"{name!r} is no regular expression: {error}."
+        message = f"{name!r} is not a regular expression: {error}."
         raise InvalidParameterError(message, None, {"name": name}) from error
     with _opened(server, "/api/v1/applications") as answer:
         content = answer.read(_LONGEST_LIST + 1)
@@ -129,7 +129,7 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
         If the address, or the id, is none.
     """
     if _APPLICATION.fullmatch(application) is None:
-        message = f"{application!r} is no id of an application."
+        message = f"{application!r} is not an id of an application."
         raise InvalidParameterError(message, "Give it as the History Server lists it.", {"app": application})
     target = folder / application
     target.mkdir(parents=True)
@@ -140,7 +140,7 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
         with zipfile.ZipFile(archive) as members:
             _unpack(members, target, bounds)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        message = "What the History Server sent is no archive of logs."
+        message = "What the History Server sent is not an archive of logs."
         raise TraceFormatError(message, "Look at the server's own log.", {"app": application}) from error
     finally:
         archive.unlink()

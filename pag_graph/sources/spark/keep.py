@@ -116,7 +116,7 @@ def new_results(mapped: _Mapped, folder: Path, *, replace: bool, write: _Write =
             raise StoreConflictError.from_concurrent_build(folder / STORE)
 
     if folder.exists() and not folder.is_dir():
-        message = f"{folder} exists and is no folder."
+        message = f"{folder} exists and is not a folder."
         raise StoreExistsError(message, "Choose another place.", {"path": str(folder)})
     with (
         refusals(folder, "The folder", StoreError),

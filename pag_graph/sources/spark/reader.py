@@ -96,7 +96,7 @@ def read_log(
     except OSError as error:
         message = f"{log.name} cannot be read: {error.strerror or error}."
         raise TraceFormatError(message, "Look at the file and who may read it.", {"file": log.name}) from error
-    message = f"{log.name} is no event log of Spark: none of its lines is an event."
+    message = f"{log.name} is not an event log of Spark: none of its lines is an event."
     raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": log.name})
 
 

@@ -181,7 +181,7 @@ def read_json(body: bytes, kind: Kind) -> dict[str, Any]:
     except ValueError as error:
         raise malformed(kind, str(error)) from error
     if not isinstance(content, dict):
-        raise malformed(kind, "it is no object")
+        raise malformed(kind, "it is not an object")
     return content
 
 
@@ -209,7 +209,7 @@ def stretches(content: dict[str, Any], name: str, kind: Kind) -> list[tuple[int,
     """  # noqa: DOC501  (what makes an error is taken for one)
     value = content.get(name)
     if not isinstance(value, list) or any(not isinstance(pair, list) or len(pair) != len("ab") for pair in value):
-        raise malformed(kind, f"{name} is no list of pairs")
+        raise malformed(kind, f"{name} is not a list of pairs")
     return [(number({name: first}, name, kind), number({name: last}, name, kind)) for first, last in value]
 
 
@@ -266,6 +266,6 @@ def place_of(address: str) -> tuple[str, int]:
     """
     host, colon, port = address.removeprefix(SCHEME).rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) >= 1 << 16:
-        message = f"{address!r} is no address."
+        message = f"{address!r} is not an address."
         raise InvalidParameterError(message, "Write HOST:PORT, such as 127.0.0.1:7070.")
     return host.removeprefix("[").removesuffix("]"), int(port)

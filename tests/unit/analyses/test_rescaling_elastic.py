@@ -68,7 +68,7 @@ def test_overload_is_relieved_and_its_backlog_gone(overload: tuple[Path, Path]) 
 
 
 def test_due_times_are_those_of_the_run(idle: tuple[Path, Path], overload: tuple[Path, Path]) -> None:
-    with pytest.raises(InvalidParameterError, match="is no trace of the run"):
+    with pytest.raises(InvalidParameterError, match="is not a trace of the run"):
         api.rescale(idle[1], inputs=overload[0])
     with pytest.raises(InvalidParameterError, match="not from both"):
         api.rescale(idle[1], inputs=idle[0], period_ns=20_000_000, first_ns=0)

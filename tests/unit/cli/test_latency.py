@@ -77,4 +77,4 @@ def test_a_graph_of_another_run_explains_nothing(run_pag: Command, recorded: tup
     build(other, tmp_path / "other.pag", engine="local")
     code, text, problem = run_pag("latency", recorded[0], "--store", tmp_path / "other.pag")
     assert (code, text) == (2, "")
-    assert "is no trace of the run" in " ".join(problem.split())
+    assert "is not a trace of the run" in " ".join(problem.split())

@@ -232,8 +232,8 @@ def test_vacuum_says_what_it_removes(tmp_path: Path, run_pag: Pag) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--older-than", "soon"], 2, "is no age"),
-        (["--older-than", "-1d"], 2, "is no age"),
+        (["--older-than", "soon"], 2, "is not an age"),
+        (["--older-than", "-1d"], 2, "is not an age"),
         ([], 4, "nothing is left of one"),
     ],
 )

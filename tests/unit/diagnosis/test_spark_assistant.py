@@ -101,7 +101,7 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
 
 def test_a_folder_without_logs_says_so(tmp_path: Path) -> None:
     assert LogFolder(tmp_path).list_logs()["answer"]["logs"] == []
-    with pytest.raises(InvalidParameterError, match="is no folder"):
+    with pytest.raises(InvalidParameterError, match="is not a folder"):
         LogFolder(tmp_path / "none")
 
 

@@ -66,7 +66,7 @@ def test_the_doctor_looks_where_a_session_does(monkeypatch: pytest.MonkeyPatch, 
     copy = place(nowhere / "pag-cache" / NAME)
     assert (told().ok, told().found) == (True, f"{copy}, a copy fetched before")
     monkeypatch.setenv(GRAPHFRAMES_JAR_VARIABLE, "/nowhere/own.jar")
-    assert (told().ok, "/nowhere/own.jar, which is no file" in told().found) == (False, True)
+    assert (told().ok, "/nowhere/own.jar, which is not a file" in told().found) == (False, True)
 
 
 def test_the_variable_comes_before_copies(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_wrong_path_fails_only_who_needs_the_jar(
     chosen = session._choose_jar(resolve=False)
     assert chosen.how.startswith(f"absent: {GRAPHFRAMES_JAR_VARIABLE} names")
     assert "starts without GraphFrames" in warned[0]
-    with pytest.raises(EngineError, match=r"no\.jar, which is no file") as raised:
+    with pytest.raises(EngineError, match=r"no\.jar, which is not a file") as raised:
         session._choose_jar(resolve=True)
     assert "unset" in str(raised.value.hint)
 

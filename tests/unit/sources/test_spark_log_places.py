@@ -64,7 +64,7 @@ def test_a_file_that_is_no_log_is_the_same_error_in_every_form(run_pag: Command,
     (tmp_path / "notes").write_text("no event\n")
     code, told, error = run_pag("spark", tmp_path / "notes", "--format", form)
     assert (code, told) == (3, "")
-    assert "is no event log of Spark" in error
+    assert "is not an event log of Spark" in error
     assert "left out" not in error
 
 
@@ -86,5 +86,5 @@ def test_what_is_left_out_of_a_directory_is_told(tmp_path: Path) -> None:
             "left out: empty: empty",
             "left out: folder: a directory without parts of a log",
             "left out: junk?[2J: no event of Spark at its begin",
-            "left out: bad is no event log of Spark: none of its lines is an event.",
+            "left out: bad is not an event log of Spark: none of its lines is an event.",
         ]

@@ -215,14 +215,14 @@ def test_other_peoples_folders_are_left_alone(place: Path) -> None:
     (place / "store").mkdir()
     (place / "store" / "thesis.tex").touch()
     for mode in ("error", "append", "replace"):
-        with pytest.raises(StoreExistsError, match=r"is no store: it holds thesis\.tex"):
+        with pytest.raises(StoreExistsError, match=r"is not a store: it holds thesis\.tex"):
             build(place, "trace-0", mode)
     assert [path.name for path in (place / "store").iterdir()] == ["thesis.tex"]
 
 
 def test_a_file_is_no_place_for_a_store(place: Path) -> None:
     (place / "store").touch()
-    with pytest.raises(StoreExistsError, match="is no store"):
+    with pytest.raises(StoreExistsError, match="is not a store"):
         build(place, "trace-0")
 
 

@@ -77,7 +77,7 @@ def share_of(text: str) -> float:
     """
     match = _SHARE.fullmatch(text.strip())
     if match is None:
-        message = f"{text!r} is no percentage."
+        message = f"{text!r} is not a percentage."
         raise InvalidParameterError(message, "Write it as in --fail-over 10%.", {"fail_over": text})
     return float(match[1]) / 100
 
