@@ -54,4 +54,4 @@ def test_without_a_name_nobody_knows_which_port(stores: list[str], tmp_path: Pat
     assert "Say which got a port" in str(done.exception)
     assert not (tmp_path / "advice.json").exists()
     done = CliRunner().invoke(app, [*arguments, "--port", "Op2", "--map", "0.2"])
-    assert "no pair of addresses" in str(done.exception)
+    assert "not a pair of addresses" in str(done.exception)

@@ -192,7 +192,7 @@ def test_what_can_be_compared() -> None:
     values = [measured(one, of) for of in Measure]
     assert values == [one.diagnosis.span_ns, one.diagnosis.active_ns, sum(one.diagnosis.core_ns.values())]
     assert (share_of("12.5 %"), share_of("0%")) == (0.125, 0.0)
-    with pytest.raises(InvalidParameterError, match="no percentage"):
+    with pytest.raises(InvalidParameterError, match="not a percentage"):
         share_of("a tenth")
 
 

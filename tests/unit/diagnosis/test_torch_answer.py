@@ -142,7 +142,7 @@ def test_a_step_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     files = simulate(job(1, steps=2)).write(tmp_path)
     with pytest.raises(InvalidParameterError, match="There is no step 9"):
         answer(files, step=9)
-    with pytest.raises(InvalidParameterError, match="no regular expression"):
+    with pytest.raises(InvalidParameterError, match="not a regular expression"):
         answer(files, steps="(")
 
 

@@ -63,7 +63,7 @@ def test_more_memory_is_tried_up_to_half_of_the_machines() -> None:
     assert tried == ["16m", "32m", "64m", "128m"]
     assert list(heaps("1G"))[:1] == ["1G"]
     assert list(heaps(f"{machine}")) == [f"{machine}"]
-    with pytest.raises(InvalidParameterError, match="no amount of memory"):
+    with pytest.raises(InvalidParameterError, match="not an amount of memory"):
         list(heaps("much"))
 
 

@@ -98,7 +98,7 @@ def test_the_newest_of_a_name_are_chosen(server: Server) -> None:
     server.has("", applications(*rows))
     assert choose_applications(server.url, name="daily.*", last=5) == ["app-2", "app-1"]
     assert choose_applications(server.url) == ["app-2"]
-    with pytest.raises(InvalidParameterError, match="no regular expression"):
+    with pytest.raises(InvalidParameterError, match="not a regular expression"):
         choose_applications(server.url, name="(")
 
 

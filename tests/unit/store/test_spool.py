@@ -132,7 +132,7 @@ def test_what_is_lost_is_listed_and_what_is_missing_is_refused(tmp_path: Path, s
 
 
 def test_a_folder_of_something_else_is_no_spool(source: Trace) -> None:
-    with pytest.raises(StoreError, match="no spool"):
+    with pytest.raises(StoreError, match="not a spool"):
         Spool(source.path)
 
 
