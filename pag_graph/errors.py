@@ -173,13 +173,13 @@ class MotifSyntaxError(InvalidParameterError):
     condition = "MOTIF_SYNTAX"
 
     @classmethod
-    def from_position(cls, text: str, offset: int, problem: str, hint: str | None = None) -> MotifSyntaxError:
-        """Build the error for the character at offset `offset` of `text`; shows its line with a caret below."""
-        start = text.rfind("\n", 0, offset) + 1
+    def from_position(cls, text: str, at: int, problem: str, hint: str | None = None) -> MotifSyntaxError:
+        """Build the error for the character at offset `at` of `text`; shows its line with a caret below."""
+        start = text.rfind("\n", 0, at) + 1
         line = text[start:].partition("\n")[0]
         # Tabs stay tabs, so that the caret stands below the character however wide they are shown.
-        blank = "".join("\t" if character == "\t" else " " for character in line[: offset - start])
-        return cls(f"{problem}\n  {line}\n  {blank}^", hint, {"text": text, "position": offset})
+        blank = "".join("\t" if character == "\t" else " " for character in line[: at - start])
+        return cls(f"{problem}\n  {line}\n  {blank}^", hint, {"text": text, "position": at})
 
 
 class UnsupportedPlanError(AnalysisError, NotImplementedError):

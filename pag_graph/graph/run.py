@@ -136,12 +136,12 @@ class Run:
         """Whether there is the table `traffic`, which stores of earlier releases lack."""
         return TRAFFIC in self.info.tables
 
-    def require_aligned(self, subject: str, hint: str = "Build the trace with `--rules timely`.") -> None:
+    def require_aligned(self, what: str, hint: str = "Build the trace with `--rules timely`.") -> None:
         """Refuse what compares times of different workers, where that means nothing.
 
         Parameters
         ----------
-        subject
+        what
             What needs aligned clocks, as the beginning of a sentence.
         hint
             What to do instead.
@@ -152,7 +152,7 @@ class Run:
             If every worker keeps its own clock.
         """
         if not self.aligned:
-            message = f"{subject}, and runs of the rule set {self.rules} keep every worker's own."
+            message = f"{what}, and runs of the rule set {self.rules} keep every worker's own."
             raise UnsupportedPlanError(message, hint)
 
     def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
@@ -401,10 +401,10 @@ class Run:
             raise InvalidParameterError(message)
         return self.stretch(start_ns, end_ns)
 
-    def stretch(self, start_ns: int, end_ns: int, **fields: Any) -> Window:
+    def stretch(self, start_ns: int, end_ns: int, **more: Any) -> Window:
         """Return the window between two instants of the run, unchecked; it may have no length."""
         lowest = self._lowest_epochs(np.array([start_ns]))
-        return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=int(lowest[0]), **fields)
+        return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=int(lowest[0]), **more)
 
     def _lowest_epochs(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bound the epochs that events at or after some instants can have, so that files without them are not read."""

@@ -43,9 +43,9 @@ class Window:
         """Return the condition that an instant lies in the window, for a number or an expression of any engine."""
         return (t_ns > self.after_ns) & (t_ns <= self.end_ns)
 
-    def begins_and_ends_before(self, window: Window) -> bool:
+    def begins_and_ends_before(self, other: Window) -> bool:
         """Say whether another window neither begins nor ends earlier; the two may overlap."""
-        return self.after_ns <= window.after_ns and self.end_ns <= window.end_ns
+        return self.after_ns <= other.after_ns and self.end_ns <= other.end_ns
 
     @property
     def span_ns(self) -> int:
