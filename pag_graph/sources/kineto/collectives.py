@@ -30,6 +30,8 @@ __all__ = ["Collective", "Joined", "Joins", "Part", "estimate_clocks", "join_col
 _ONE_SIDED: Final = ("broadcast", "reduce", "gather", "scatter")
 """Of these a rank may leave before others come. `allreduce`, `reduce_scatter` and the like begin otherwise."""
 _POINT_TO_POINT: Final = ("send", "recv")
+_PAIR: Final = "send/recv"
+"""What both are called: they are one collective of two ranks."""
 _LEAST_UNCERTAINTY_NS: Final = 1_000
 _ELEMENT_BYTES: Final = {
     **dict.fromkeys(("byte", "char", "bool", "int8", "uint8"), 1),
@@ -136,7 +138,8 @@ def join_collectives(logs: Mapping[int, RankLog], steps: Mapping[int, Sequence[t
             if len(kernel.ranks) < 2:  # noqa: PLR2004 a group of one waits for nobody
                 continue
             if kernel.seq >= 0:
-                key = (kernel.group, kernel.ranks, kernel.name in _POINT_TO_POINT, kernel.seq)
+                # Messages between two ranks have numbers of their own.
+                key = (kernel.group, kernel.ranks, kernel.name == _PAIR, kernel.seq)
                 # Further kernels of one number go on with the same collective.
                 numbered[key].setdefault(rank, kernel)
             else:
@@ -216,7 +219,7 @@ def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel
                 row=row,
                 begin=begin,
                 end=int(log.end[row]),
-                name="send/recv" if name.lower() in _POINT_TO_POINT else name,
+                name=_PAIR if name.lower() in _POINT_TO_POINT else name,
                 group=str(group),
                 ranks=ranks,
                 seq=number(facts.get("Seq")),

@@ -308,6 +308,32 @@ def test_who_calls_autograd_runs_functions_of_its_own_and_waits_between_them(tmp
     assert [row["t_ns"] for row in of_main if row["kind"] == "send"] == [20_000]
 
 
+def test_messages_between_two_ranks_have_numbers_of_their_own(tmp_path: Path) -> None:
+    def kernel(rank: int, name: str, ts: int, dur: int) -> dict[str, Any]:
+        facts = {"Collective name": name, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 1}
+        facts |= {"Src Rank": 0, "Dst Rank": 1} if name in {"send", "recv"} else {}
+        args = {"stream": 7, "device": rank, **facts}
+        return {
+            "ph": "X",
+            "cat": "kernel",
+            "name": f"nccl {name}",
+            "pid": rank,
+            "tid": 7,
+            "ts": ts,
+            "dur": dur,
+            "args": args,
+        }
+
+    files = []
+    for rank, name in enumerate(("send", "recv")):
+        events = [kernel(rank, "allreduce", 10 + rank, 50 - rank), kernel(rank, name, 100 + 5 * rank, 40 - 5 * rank)]
+        events.append({"ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 1, "ts": 0, "dur": 200})
+        files.append(tmp_path / f"rank-{rank}.json")
+        files[-1].write_text(json.dumps({"traceEvents": events, "distributedInfo": {"rank": rank}, "host_name": "h"}))
+    joins = map_files(files).joins
+    assert [(one.name, len(one.parts)) for one in joins.collectives] == [("allreduce", 2), ("send/recv", 2)]
+
+
 def test_messages_of_collectives_carry_the_bytes_of_their_tensors(tmp_path: Path) -> None:
     (first, _) = files = simulate(Job(ranks=2, steps=1, layers=1)).write(tmp_path)
     for file in files:
