@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         changes,
         convert,
         follow,
+        follow_on_spark,
         live,
         open,  # noqa: A004
     )
@@ -44,6 +45,7 @@ __all__ = [
     "changes",
     "convert",
     "follow",
+    "follow_on_spark",
     "live",
     "open",
     "replay",

@@ -2,7 +2,7 @@
 
 Run by `make_logs.py`, which gives each one a Spark session on a standalone cluster, most with one-core executors:
 ``python causes.py NAME`` with the cluster in the environment. Work is done by Spark SQL expressions, inside the
-executors' JVM: `_take` sleeps, so that a task takes as long as it should on a busy machine, and `_spin` costs CPU time.
+executors' JVM: `take` sleeps, so that a task takes as long as it should on a busy machine, and `_spin` costs CPU time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import Column, DataFrame
 
@@ -63,8 +63,8 @@ class Control:
     """
 
     def __init__(self, workers: list[int], folder: Path, seed: int = 0) -> None:
-        self._workers = workers
-        self._folder = folder
+        self.workers = workers
+        self.folder = folder
         self._chance = random.Random(seed) if seed else None
 
     def size(self, usual: int, least: int, most: int) -> int:
@@ -73,7 +73,7 @@ class Control:
 
     def executor(self, worker: int) -> int:
         """Return the process id of the executor that runs on a worker, which is a child of the worker's process."""
-        return children(self._workers[worker])[-1]
+        return children(self.workers[worker])[-1]
 
     def kill_executor(self, worker: int) -> None:
         """End an executor without notice."""
@@ -104,7 +104,7 @@ class Control:
 
     def forget_shuffle_files(self) -> int:
         """Remove the shuffle files that one executor wrote, as a lost disk does; return how many there were."""
-        managers = sorted(self._folder.glob("local/*/executor-*/blockmgr-*"))
+        managers = sorted(self.folder.glob("local/*/executor-*/blockmgr-*"))
         written = {manager: list(manager.glob("*/shuffle_*")) for manager in managers}
         chosen = next(files for files in written.values() if files)
         for file in chosen:
@@ -120,7 +120,7 @@ def _spin(milliseconds: Column | int) -> Column:
     )
 
 
-def _take(milliseconds: Column | int) -> Column:
+def take(milliseconds: Column | int) -> Column:
     """Take so many milliseconds per row without the processor, as for a slow store: the same on a busy machine."""
     time_each = f.lit(milliseconds) if isinstance(milliseconds, int) else milliseconds
     return f.call_function("java_method", f.lit("java.lang.Thread"), f.lit("sleep"), time_each.cast("bigint"))
@@ -145,7 +145,7 @@ def _even(
     tasks: int = 24,
     milliseconds: int = 400,
     name: str = "even work",
-    cost: Callable[[int], Column] = _take,
+    cost: Callable[[int], Column] = take,
 ) -> None:
     _named(spark, name)
     _run(_rows(spark, tasks * 10, tasks).select("id", cost(milliseconds // 10).alias("value")))
@@ -158,7 +158,7 @@ def _grouped(
     reducers: int,
     milliseconds: int,
     name: str,
-    cost: Callable[[int], Column] = _take,
+    cost: Callable[[int], Column] = take,
 ) -> None:
     """Work, shuffle evenly, and work again."""
     _named(spark, name)
@@ -186,7 +186,7 @@ def skewed_key(spark: SparkSession, control: Control) -> None:
     rows = _rows(spark, number, 8).withColumn("key", f.when(f.col("id") % 10 < hot, 0).otherwise(f.col("id") % 97))
     payload = rows.withColumn("payload", f.sha2(f.col("id").cast("string"), 512))
     by_key = payload.repartition(control.size(8, 5, 14), "key")
-    _run(by_key.select("key", "payload", _take(control.size(4, 3, 5)).alias("value")))
+    _run(by_key.select("key", "payload", take(control.size(4, 3, 5)).alias("value")))
 
 
 def straggler_task(spark: SparkSession, control: Control) -> None:
@@ -195,7 +195,7 @@ def straggler_task(spark: SparkSession, control: Control) -> None:
     _named(spark, f"equal partitions, one of them costs {times} times as much")
     tasks = control.size(10, 6, 16)
     cost = f.when(f.spark_partition_id() == control.size(5, 1, tasks - 1), 28 * times).otherwise(28)
-    _run(_rows(spark, 10 * tasks, tasks).select("id", _take(cost).alias("value")))
+    _run(_rows(spark, 10 * tasks, tasks).select("id", take(cost).alias("value")))
 
 
 def slow_node(spark: SparkSession, control: Control) -> None:
@@ -305,7 +305,7 @@ def speculation(spark: SparkSession, control: Control) -> None:
 def too_few_partitions(spark: SparkSession, control: Control) -> None:
     """Do all the work in one task."""
     _named(spark, "all the work in one partition")
-    _run(_rows(spark, 100, 1).select("id", _take(control.size(120, 60, 200)).alias("value")))
+    _run(_rows(spark, 100, 1).select("id", take(control.size(120, 60, 200)).alias("value")))
 
 
 def tiny_tasks(spark: SparkSession, control: Control) -> None:
@@ -367,7 +367,7 @@ def streaming(spark: SparkSession, control: Control) -> None:
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 4).load()
     counted = (
         source.withColumn("id", f.col("value"))
-        .select((f.col("id") % 10).alias("key"), _take(2).alias("work"))
+        .select((f.col("id") % 10).alias("key"), take(2).alias("work"))
         .groupBy("key")
         .agg(f.count("work"))
     )
@@ -483,7 +483,7 @@ _EXPORTS = ((1, (8000, 6000, 9000)), (3, (4000, 3000, 5000)), (1, (6000, 4000, 7
 def _export(spark: SparkSession, tasks: int, milliseconds: int) -> None:
     """Wait for a slow store in so many tasks."""
     _named(spark, f"export of {tasks} parts")
-    _run(_rows(spark, tasks, tasks).select("id", _take(milliseconds).alias("value")))
+    _run(_rows(spark, tasks, tasks).select("id", take(milliseconds).alias("value")))
 
 
 def one_by_one(spark: SparkSession, control: Control) -> None:
@@ -767,10 +767,10 @@ def session(cause: Cause, *, master: str, log: Path, **more: str) -> SparkSessio
     return builder.getOrCreate()
 
 
-def main(name: str) -> None:
+def main(name: str, known: Mapping[str, Cause] = ALL) -> None:
     """Run one program; the environment says where (`make_logs.py` sets it)."""
     told = json.loads(os.environ["SPARK_CAUSES"])
-    cause = ALL[name]
+    cause = known[name]
     spark = session(cause, master=told["master"], log=Path(told["log"]), **told.get("settings", {}))
     spark.sparkContext.setLogLevel("ERROR")
     try:

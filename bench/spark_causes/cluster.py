@@ -57,6 +57,21 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
+def worker_command(master: str, number: int, *, cores: int) -> list[str]:
+    """Return how to start a worker, which has the loopback address of its number."""
+    words = ("--host", _host(number), "--port", "0", "--webui-port", "0", "--cores", str(cores), "--memory", "1g")
+    return [str(SPARK / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker", *words, master]
+
+
+def worker_environment(folder: Path, number: int) -> dict[str, str]:
+    """Return the environment of a worker."""
+    return environment(folder) | {"SPARK_LOCAL_IP": _host(number), "SPARK_LOCAL_HOSTNAME": _host(number)}
+
+
+def _host(number: int) -> str:
+    return f"127.0.0.{number}"
+
+
 @contextmanager
 def standalone(folder: Path, *, workers: int = 2, cores: int = 1) -> Iterator[Cluster]:
     """Run a master and some workers; stop them at the end.
@@ -82,39 +97,20 @@ def standalone(folder: Path, *, workers: int = 2, cores: int = 1) -> Iterator[Cl
         (folder / name).mkdir(parents=True, exist_ok=True)
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, *arguments: str, host: str) -> Path:
-        log = folder / "logs" / f"{name}.log"
-        ours = environment(folder) | {"SPARK_LOCAL_IP": host, "SPARK_LOCAL_HOSTNAME": host}
+    def start(name: str, command: list[str], number: int) -> Path:
+        log, ours = folder / "logs" / f"{name}.log", worker_environment(folder, number)
         with log.open("wb") as output:
-            started.append(
-                subprocess.Popen(
-                    [str(SPARK / "bin" / "spark-class"), *arguments],
-                    env=ours,
-                    cwd=folder,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
-            )
+            started.append(subprocess.Popen(command, env=ours, cwd=folder, stdout=output, stderr=subprocess.STDOUT))
         return log
 
     try:
-        log = start(
-            "master",
-            *("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
-            host="127.0.0.1",
-        )
+        words = ("--host", _host(1), "--port", "0", "--webui-port", "0")
+        log = start("master", [str(SPARK / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master", *words], 1)
         master = _wait_for(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
-        logs = []
-        for number in range(1, workers + 1):
-            host = f"127.0.0.{number}"
-            logs.append(
-                start(
-                    f"worker-{number}",
-                    *("org.apache.spark.deploy.worker.Worker", "--host", host, "--port", "0", "--webui-port", "0"),
-                    *("--cores", str(cores), "--memory", "1g", master),
-                    host=host,
-                )
-            )
+        logs = [
+            start(f"worker-{number}", worker_command(master, number, cores=cores), number)
+            for number in range(1, workers + 1)
+        ]
         for log in logs:
             _wait_for(log, r"(Successfully registered with master)")
         yield Cluster(master=master, workers=tuple(process.pid for process in started[1:]))

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from causes import ALL, CAUSES, CORES, Cause
 from cluster import SPARK, Cluster, environment, standalone
+from streams import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the logs")
     parser.add_argument("--only", nargs="+", choices=sorted(ALL), metavar="CAUSE", help=f"some of {', '.join(ALL)}")
     parser.add_argument("--cores", action="store_true", help="also the programs with one core and with two")
+    parser.add_argument("--streams", action="store_true", help="only streams that workers join and leave")
     parser.add_argument("--codecs", action="store_true", help="also one small log in each codec, and rolling")
     parser.add_argument("--seed", type=int, default=0, help="other sizes of the same troubles; 0 for the usual ones")
     parser.add_argument("--tests-data", type=Path, help="copy the causes' logs here, compressed")
@@ -61,6 +63,9 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     # Whoever ends this script ends the cluster: an exit goes through the `with` blocks, a signal by itself does not.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    if arguments.streams:
+        streams(arguments.out)
+        return
     with tempfile.TemporaryDirectory(prefix="spark-causes-") as temporary:
         folder = Path(temporary)
         with standalone(folder, cores=max(cause.executor_cores for cause in chosen)) as cluster:
@@ -82,6 +87,17 @@ def main() -> None:
         sys.exit(f"failed: {', '.join(failed)}")
 
 
+def streams(out: Path) -> None:
+    """Run each stream in a cluster of its own, which has as many workers as it begins with."""
+    for cause in STREAMS.values():
+        with (
+            tempfile.TemporaryDirectory(prefix="spark-streams-") as temporary,
+            standalone(Path(temporary), workers=cause.executors) as cluster,
+        ):
+            files = run(cause, cluster, folder=Path(temporary), out=out / cause.name, script="streams.py")
+        report(cause, files)
+
+
 def run(
     cause: Cause,
     cluster: Cluster,
@@ -90,6 +106,7 @@ def run(
     out: Path,
     settings: dict[str, str] | None = None,
     seed: int = 0,
+    script: str = "causes.py",
 ) -> list[Path]:
     """Run one program and collect its log.
 
@@ -107,6 +124,8 @@ def run(
         More settings for Spark.
     seed
         Of the program's sizes; 0 for the usual ones.
+    script
+        The file that has the program.
 
     Returns
     -------
@@ -129,13 +148,13 @@ def run(
         "settings": settings or {},
         "seed": seed,
     }
-    for name in ("causes.py", "cluster.py"):
+    for name in ("causes.py", "cluster.py", "streams.py"):
         # Stages are named after the calling line and its file: this way the file's place is the run's folder.
         shutil.copy(_HERE / name, folder / name)
     output = folder / "logs" / f"{cause.name}.log"
     with output.open("wb") as to:
         program = subprocess.Popen(
-            [sys.executable, "causes.py", cause.name],
+            [sys.executable, script, cause.name],
             env=environment(folder) | {"SPARK_CAUSES": json.dumps(told)},
             cwd=folder,
             stdout=to,

@@ -20,6 +20,7 @@ from pag_graph.api.jobs import analyse, write_motif
 from pag_graph.api.latency import latency, load_curve
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
 from pag_graph.api.rescaling import rescale, rescale_overhead
+from pag_graph.api.spark_following import follow_on_spark
 from pag_graph.api.standing import alerts, changes
 from pag_graph.graph.snapshot import Snapshot
 from pag_graph.graph.window import Window
@@ -44,6 +45,7 @@ __all__ = [
     "changes",
     "convert",
     "follow",
+    "follow_on_spark",
     "latency",
     "live",
     "load_curve",

@@ -1,0 +1,251 @@
+"""A trace that grows, built by Spark's executors: each micro-batch of a stream appends what is new.
+
+The stream carries names of files alone; a batch is an append (`pag_graph.builder.build`), whose tasks read the files
+themselves. The store is the truth: a batch that comes again finds nothing new, and a checkpoint that is lost costs one
+batch that finds nothing new.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+
+from pag_graph.builder.build import build
+from pag_graph.builder.commit import nothing_more
+from pag_graph.builder.follow import CLOCKS_AFTER_NS
+from pag_graph.builder.plan import clocks_by_messages
+from pag_graph.builder.rule_choice import choose_rules
+from pag_graph.engines.following import Until
+from pag_graph.engines.spark import SparkEngine
+from pag_graph.engines.spark_files import NAME, register
+from pag_graph.errors import EngineError, InvalidParameterError, UnsupportedPlanError
+from pag_graph.rules.registry import of
+from pag_graph.rules.rows import RuleParameters
+from pag_graph.store.commit import check_target
+from pag_graph.store.live import followed
+from pag_graph.store.log import TraceLog
+from pag_graph.store.trace import Trace
+from pag_graph.store.trace_files import META
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from pag_graph.builder.commit import Derive
+    from pag_graph.builder.report import BuildReport
+    from pag_graph.engines.following import Ending
+    from pag_graph.model.enums import RuleSet
+    from pag_graph.store.commit import Mode
+    from pag_graph.store.delta import StoreInfo
+
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkFollowReport:
+    """What became of following a trace on Spark."""
+
+    ending: Ending
+    """Why it ended."""
+    store: StoreInfo | None
+    """The last state that was committed; None where nothing was."""
+    batches: int
+    """Micro-batches of this process."""
+    commits: int
+    """Those of them that brought anything."""
+    batch_s: tuple[float, ...]
+    """How long each that committed took, from what Spark told of files to the commit, in their order."""
+
+
+def follow_on_spark(
+    source: Path,
+    store: Path,
+    *,
+    spark: SparkSession | None = None,
+    rules: RuleSet | None = None,
+    parameters: RuleParameters | None = None,
+    slice_events: int | None = None,
+    until: Until | None = None,
+    every_s: float = 1.0,
+    replace: bool = False,
+    checkpoint: Path | None = None,
+    stop: Event | None = None,
+    derive: Derive = nothing_more,
+    tell: Callable[[StoreInfo, float], None] | None = None,
+) -> SparkFollowReport:
+    """Follow a trace into a store on Spark.
+
+    Parameters
+    ----------
+    source, store
+        Directories that driver and executors share.
+    spark
+        Session to use; the active one, or a new one, where absent.
+    rules, parameters, slice_events
+        As for a build.
+    until
+        When to stop; when the source is complete, unless given.
+    every_s
+        The least time from one micro-batch to the next.
+    replace
+        Whether to take the place of a store that exists.
+    checkpoint
+        Where Spark notes which files it has told of; a temporary folder where absent, which costs nothing.
+    stop
+        When set, following ends after the batch that runs.
+    derive
+        Makes what is committed beside the graph.
+    tell
+        Called with the new state after each commit, and how long its batch took in seconds.
+
+    Returns
+    -------
+    SparkFollowReport
+        What became of it.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `every_s` is negative.
+    StoreConflictError
+        If the store has a follower, or holds another run.
+    TraceFormatError
+        If the trace contradicts itself; what was committed stays.
+    UnsupportedPlanError
+        If the rule set cannot be followed.
+    EngineError
+        If Spark fails for a reason of its own.
+    """
+    if every_s < 0:
+        message = f"every is {every_s} s, and must not be negative."
+        raise InvalidParameterError(message)
+    engine = SparkEngine(spark)
+    register(engine.spark)
+    build_all = partial(
+        build,
+        source,
+        store.absolute(),
+        engine=engine,
+        parameters=parameters,
+        slice_events=slice_events,
+        derive=derive,
+    )
+    with followed(store.absolute()), ExitStack() as held:
+        mode: Mode = "replace" if replace else "append"
+        begun = check_target(store, mode) is not None and not replace
+        batches = _Batches(source, rules, parameters or RuleParameters(), build_all, tell, mode=mode, begun=begun)
+        folder = checkpoint or Path(held.enter_context(TemporaryDirectory(prefix="pag-follow-")))
+        files = engine.spark.readStream.format(NAME).option("path", str(source)).load()
+        writer = files.writeStream.foreachBatch(batches.append).option("checkpointLocation", str(folder))
+        query = writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds").start()
+        try:
+            ending = batches.wait(query, until or Until(), stop or Event())
+        finally:
+            # A batch that runs ends first: its commit is whole or not there, but its tasks would go on in vain.
+            with batches.running:
+                batches.over = True
+                query.stop()
+    return SparkFollowReport(
+        ending=ending,
+        store=batches.store,
+        batches=batches.number,
+        commits=len(batches.batch_s),
+        batch_s=tuple(batches.batch_s),
+    )
+
+
+class _Batches:
+    """What the micro-batches do, and what became of them; they come one after the other, from a thread of Spark's."""
+
+    def __init__(
+        self,
+        source: Path,
+        rules: RuleSet | None,
+        parameters: RuleParameters,
+        build_all: Callable[..., BuildReport],
+        tell: Callable[[StoreInfo, float], None] | None,
+        *,
+        mode: Mode,
+        begun: bool,
+    ) -> None:
+        self._source, self._rules, self._parameters = source, rules, parameters
+        self._build, self._tell = build_all, tell
+        self._mode: Mode = mode
+        self._begun = begun
+        """Whether the store holds a state of this run."""
+        self._error: BaseException | None = None
+        self._complete = False
+        self._news = time.monotonic()
+        self.running = Lock()
+        self.over = False
+        self.store: StoreInfo | None = None
+        self.number = 0
+        self.batch_s: list[float] = []
+
+    def append(self, files: DataFrame, number: int) -> None:
+        """Append what is new; `files` says that there is something, the store says what."""
+        del files, number
+        with self.running:
+            if self.over:
+                return
+            self.number += 1
+            try:
+                self._append()
+            except BaseException as error:
+                self._error = error
+                raise
+
+    def _append(self) -> None:
+        began = time.monotonic()
+        if not (self._source / META).exists():
+            return
+        trace = Trace.open(self._source)
+        rules, _ = choose_rules(trace, self._rules)
+        if of(rules).epochs_are_islands:
+            message = f"A trace cannot be followed under the rule set {rules}."
+            raise UnsupportedPlanError(message, "Build it when it is complete: `pag build`.")
+        if not (trace.meta.complete or self._settled(trace, rules)):
+            return
+        report = self._build(rules=rules, mode=self._mode)
+        self._mode, self._begun, self.store, self._complete = "append", True, report.store, trace.meta.complete
+        if report.committed:
+            self._news = time.monotonic()
+            self.batch_s.append(self._news - began)
+            if self._tell is not None:
+                self._tell(report.store, self.batch_s[-1])
+
+    def _settled(self, trace: Trace, rules: RuleSet) -> bool:
+        """Say whether the run's origin and its clocks are known for good, as `pag_graph.builder.follow` has it."""
+        if self._begun:
+            return True
+        log = TraceLog.index(trace)
+        if set(log.chunks) < set(trace.workers["worker"].to_pylist()):
+            return False
+        if not clocks_by_messages(trace, rules, self._parameters):
+            return True
+        return any(known[-1].t_max - known[0].t_min >= CLOCKS_AFTER_NS for known in log.chunks.values())
+
+    def wait(self, query: StreamingQuery, until: Until, stop: Event) -> Ending:
+        """Wait for the end, and say why it came."""
+        while True:
+            if self._error is not None:
+                raise self._error
+            if self._complete and until.complete:
+                return "complete"
+            if stop.is_set():
+                return "stopped"
+            if until.idle_s is not None and time.monotonic() - self._news > until.idle_s:
+                return "idle"
+            if not query.isActive:
+                reason = query.exception()
+                message = f"Spark's stream has ended: {str(reason).splitlines()[0] if reason else 'nobody knows why'}"
+                raise EngineError(message, "The driver's log has the details.")
+            stop.wait(_POLL_S)
