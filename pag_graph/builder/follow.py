@@ -50,6 +50,28 @@ CLOCKS_AFTER_NS = 10_000_000_000
 """Length of a log after which messages are taken to tell how its clocks differ, where its source does not say."""
 
 
+def followable_rules(trace: Trace, wanted: RuleSet | None) -> RuleSet:
+    """Return the rule set to follow a trace by: the one that it asks for, unless another one is wanted.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If the rules cannot go on from a state, or the trace contradicts them.
+    """
+    rules, _ = choose_rules(trace, wanted)
+    if of(rules).epochs_are_islands:
+        message = f"A trace cannot be followed under the rule set {rules}."
+        raise UnsupportedPlanError(message, "Build it when it is complete: `pag build`.")
+    return rules
+
+
+def clocks_are_unknown(trace: Trace, rules: RuleSet, parameters: RuleParameters | None, log: TraceLog) -> bool:
+    """Say whether messages align the clocks, and too few are there: later ones change nothing any more."""
+    if not clocks_by_messages(trace, rules, parameters or RuleParameters()):
+        return False
+    return all(known[-1].t_max - known[0].t_min < CLOCKS_AFTER_NS for known in log.chunks.values())
+
+
 class ClosedEpoch(NamedTuple):
     """An epoch that a commit closed."""
 
@@ -186,15 +208,12 @@ class Follower:
         TraceFormatError
             If the trace contradicts itself.
         """
-        rules, _ = choose_rules(trace, self._rules)
-        if of(rules).epochs_are_islands:
-            message = f"A trace cannot be followed under the rule set {rules}."
-            raise UnsupportedPlanError(message, "Build it when it is complete: `pag build`.")
+        rules = followable_rules(trace, self._rules)
         if not self._checked and self._kept is not None:
             check_same_run(self._kept, trace, rules, self._parameters, followed=True)
             self._checked = True
         last = show or trace.meta.complete
-        if not last and self._clocks_are_unknown(trace, rules, log):
+        if not last and self._run is None and clocks_are_unknown(trace, rules, self._parameters, log):
             return 0
         begin = self._begin or Saved()
         before = replace(begin, state=self._state).known(self._run) if self._run is not None else None
@@ -339,9 +358,3 @@ class Follower:
             message = "Nothing was read since the last commit."
             raise RuntimeError(message)
         return self._folded
-
-    def _clocks_are_unknown(self, trace: Trace, rules: RuleSet, log: TraceLog) -> bool:
-        """Say whether messages align the clocks, and too few are there: later ones change nothing any more."""
-        if self._run is not None or not clocks_by_messages(trace, rules, self._parameters):
-            return False
-        return all(known[-1].t_max - known[0].t_min < CLOCKS_AFTER_NS for known in log.chunks.values())

@@ -18,15 +18,11 @@ from typing import TYPE_CHECKING
 
 from pag_graph.builder.build import build
 from pag_graph.builder.commit import nothing_more
-from pag_graph.builder.follow import CLOCKS_AFTER_NS
-from pag_graph.builder.plan import clocks_by_messages
-from pag_graph.builder.rule_choice import choose_rules
+from pag_graph.builder.follow import clocks_are_unknown, followable_rules
 from pag_graph.engines.following import Until
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.engines.spark_files import NAME, register
-from pag_graph.errors import EngineError, InvalidParameterError, UnsupportedPlanError
-from pag_graph.rules.registry import of
-from pag_graph.rules.rows import RuleParameters
+from pag_graph.errors import EngineError, InvalidParameterError
 from pag_graph.store.commit import check_target
 from pag_graph.store.live import followed
 from pag_graph.store.log import TraceLog
@@ -43,6 +39,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.report import BuildReport
     from pag_graph.engines.following import Ending
     from pag_graph.model.enums import RuleSet
+    from pag_graph.rules.rows import RuleParameters
     from pag_graph.store.commit import Mode
     from pag_graph.store.delta import StoreInfo
 
@@ -141,7 +138,7 @@ def follow_on_spark(
     with followed(store.absolute()), ExitStack() as held:
         mode: Mode = "replace" if replace else "append"
         begun = check_target(store, mode) is not None and not replace
-        batches = _Batches(source, rules, parameters or RuleParameters(), build_all, tell, mode=mode, begun=begun)
+        batches = _Batches(source, rules, parameters, build_all, tell, mode=mode, begun=begun)
         folder = checkpoint or Path(held.enter_context(TemporaryDirectory(prefix="pag-follow-")))
         files = engine.spark.readStream.format(NAME).option("path", str(source)).load()
         writer = files.writeStream.foreachBatch(batches.append).option("checkpointLocation", str(folder))
@@ -169,7 +166,7 @@ class _Batches:
         self,
         source: Path,
         rules: RuleSet | None,
-        parameters: RuleParameters,
+        parameters: RuleParameters | None,
         build_all: Callable[..., BuildReport],
         tell: Callable[[StoreInfo, float], None] | None,
         *,
@@ -208,10 +205,7 @@ class _Batches:
         if not (self._source / META).exists():
             return
         trace = Trace.open(self._source)
-        rules, _ = choose_rules(trace, self._rules)
-        if of(rules).epochs_are_islands:
-            message = f"A trace cannot be followed under the rule set {rules}."
-            raise UnsupportedPlanError(message, "Build it when it is complete: `pag build`.")
+        rules = followable_rules(trace, self._rules)
         if not (trace.meta.complete or self._settled(trace, rules)):
             return
         report = self._build(rules=rules, mode=self._mode)
@@ -229,9 +223,7 @@ class _Batches:
         log = TraceLog.index(trace)
         if set(log.chunks) < set(trace.workers["worker"].to_pylist()):
             return False
-        if not clocks_by_messages(trace, rules, self._parameters):
-            return True
-        return any(known[-1].t_max - known[0].t_min >= CLOCKS_AFTER_NS for known in log.chunks.values())
+        return not clocks_are_unknown(trace, rules, self._parameters, log)
 
     def wait(self, query: StreamingQuery, until: Until, stop: Event) -> Ending:
         """Wait for the end, and say why it came."""
