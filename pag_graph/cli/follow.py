@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
+from pag_graph.cli.follow_neo4j import loading
 from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, delivering
 from pag_graph.model.enums import RuleSet
@@ -74,6 +75,9 @@ _TokenFile = Annotated[
 _Trace = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Where to write the trace of an event log. Default: STORE.trace.")
 ]
+_Neo4j = Annotated[
+    bool, typer.Option("--neo4j", help="Also keep Neo4j current, by pag neo4j follow, which has more options.")
+]
 _Epochs = Annotated[
     str | None,
     typer.Option(metavar="batch|query|job", help="If SOURCE is an event log of Spark: what an epoch is."),
@@ -98,6 +102,7 @@ def follow(
     trace: _Trace = None,
     listen: _Listen = None,
     token_file: _TokenFile = None,
+    neo4j: _Neo4j = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the graph of a trace while it is written: epochs can be queried as soon as they are closed.
@@ -122,6 +127,7 @@ def follow(
     every_s, settle_s = nanoseconds(commit_every) / 1e9, nanoseconds(settle) / 1e9
     kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     with (
+        loading(store, wanted=neo4j) as loader,
         delivering(store, to, fail_on) as delivery,
         _prepared(kernels, quiet=form is not Format.TABLE) as (stop, tell, units),
     ):
@@ -135,7 +141,7 @@ def follow(
             keep=keep,
             memory=in_memory,
             replace=replace,
-            observers=[delivery],
+            observers=[delivery, *([loader] if loader else [])],
             queries=query or (),
             alerts=alert_rules or (),
             stop=stop,
@@ -147,9 +153,10 @@ def follow(
             trace=trace,
             refused=lambda line: stderr().print(line, style="yellow", markup=False),
         )
+        loaded = loader.end(complete=result.complete) if loader else 0
     _say_followed(result, source, store, form)
-    if not result.complete:
-        raise typer.Exit(NOT_COMPLETE)
+    if loaded or not result.complete:
+        raise typer.Exit(loaded or NOT_COMPLETE)
 
 
 def slow_batch(unit: dict[str, Any]) -> str:

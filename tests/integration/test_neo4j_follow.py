@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import subprocess
+import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pag_graph import api
+from pag_graph import api, samples
 from pag_graph.engines.following import Until
 from pag_graph.motif.alerts import Rule
 from pag_graph.sinks.neo4j.connection import Connection, connection_to_home
@@ -20,9 +24,11 @@ from pag_graph.sinks.neo4j.retention import KeepDetail
 from pag_graph.store.delta import open_store
 from tests.integration.conftest import PROVE
 from tests.integration.test_neo4j_export import LAST, Growing, command, contents, wipe
+from tests.support.growing import GrowingTrace, rounds
 from tests.support.skewed_rounds import SLOW, portions, skewed_rounds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import neo4j
@@ -208,3 +214,41 @@ def test_a_look_tells_of_what_is_new_and_of_what_may_have_changed(neo4j_driver: 
     }
     wipe(neo4j_driver)
     assert state(neo4j_driver, skewed) == []
+
+
+def test_a_follower_keeps_neo4j_current_beside_it(
+    neo4j_driver: neo4j.Driver, neo4j_server: ServerStatus, tmp_path: Path
+) -> None:
+    wipe(neo4j_driver)
+    growing = GrowingTrace(rounds(4), tmp_path / "trace")
+    growing.write_until(2)
+    command = [sys.executable, "-c", "from pag_graph.cli.app import main; main()", "follow"]
+    command += [str(growing.path), str(tmp_path / "run.pag"), "--neo4j", "--format", "json"]
+    surroundings = {**os.environ, "NEO4J_URI": str(neo4j_server.bolt_uri), "NEO4J_USERNAME": "neo4j"}
+    surroundings["NEO4J_PASSWORD_FILE"] = str(neo4j_server.password_file)
+    with subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        deadline = time.monotonic() + 240
+        while not details(neo4j_driver) and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+        seen = details(neo4j_driver)
+        growing.finish()
+        out, err = run.communicate(timeout=240)
+    assert run.returncode == 0, err
+    # While the program ran, the database had what was answered; in the end it has everything.
+    assert seen
+    assert json.loads(out)["complete"] is True
+    assert (
+        sorted(details(neo4j_driver))
+        == open_store(tmp_path / "run.pag").scan("epochs").collect()["epoch"].sort().to_list()
+    )
+
+
+def test_a_server_that_is_not_there_is_told_before_anything_is_followed(
+    run_pag: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEO4J_URI", "bolt://127.0.0.1:1")
+    monkeypatch.setenv("NEO4J_PASSWORD", "none")
+    code, _, err = run_pag("follow", str(samples.path("skewed")), str(tmp_path / "run.pag"), "--neo4j")
+    assert code == 6
+    assert "127.0.0.1:1" in err
+    assert not (tmp_path / "run.pag").exists()
