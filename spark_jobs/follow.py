@@ -1,7 +1,7 @@
 """Follow a trace on Spark while it is recorded: each micro-batch appends what is new.
 
 spark-submit spark_jobs/follow.py TRACE STORE [--rules RULES] [--until complete|forever|idle:30s] [--every 1s]
-  [--replace] [--checkpoint DIR] [--slice-events N] [--query NAME]... [--alerts RULES.toml]
+  [--replace] [--checkpoint DIR] [--slice-events N] [--query NAME]... [--alerts FILE]
 
 Ends when the source is complete, unless --until says otherwise; SIGTERM ends it after the batch that runs. Prints one
 JSON object. A job that is run again goes on where the store ends, with or without its checkpoint.
