@@ -142,7 +142,7 @@ def test_what_is_no_archive_no_list_and_no_address(server: Server, tmp_path: Pat
     server.has("/app-1/logs", b"<html>")
     server.has("/app-2/logs", archive())
     server.has("", b'{"a": 1}')
-    for application, said in (("app-1", "no archive"), ("app-2", "holds no file")):
+    for application, said in (("app-1", "not an archive"), ("app-2", "holds no file")):
         with pytest.raises(TraceFormatError, match=said):
             fetch_application(server.url, application, tmp_path)
     with pytest.raises(TraceFormatError, match="cannot be read"):
