@@ -152,7 +152,7 @@ def test_what_is_no_archive_no_list_and_no_address(server: Server, tmp_path: Pat
     for address in ("file:///etc", "http://user:secret@127.0.0.1", "127.0.0.1:18080"):
         with pytest.raises(InvalidParameterError, match="address"):
             choose_applications(address)
-    with pytest.raises(InvalidParameterError, match="no id"):
+    with pytest.raises(InvalidParameterError, match="not an id"):
         fetch_application(server.url, "../x", tmp_path)
 
 
