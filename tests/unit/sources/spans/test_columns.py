@@ -6,6 +6,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from pag_graph.sources.spans import otlp_json, otlp_protobuf, zipkin_json
@@ -49,12 +50,20 @@ def one_by_one(form: ModuleType, record: Any, monkeypatch: pytest.MonkeyPatch) -
         return content(form, record)
 
 
+def parsed(text: bytes) -> Any:
+    """Return what the reader's parser makes of a document; None of one that it refuses."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_mutated_documents(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     form, sound = FORMS[name]
     read = 0
     for number in TRIES:
-        record = json.loads(mutate_value(json.loads(json.dumps(sound)), random.Random(number)))
+        record = parsed(mutate_value(json.loads(json.dumps(sound)), random.Random(number)))
         if form.is_record(record):
             assert content(form, record) == one_by_one(form, record, monkeypatch), number
             read += 1
