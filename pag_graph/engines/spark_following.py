@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.report import BuildReport
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from pag_graph.store.delta import StoreInfo
 
 _POLL_S = 0.1
+_TRIES = 3
+"""How often a stream that fails is begun again without a batch between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,18 +141,12 @@ def follow_on_spark(
     with followed(store.absolute()), ExitStack() as held:
         mode: Mode = "replace" if replace else "append"
         begun = check_target(store, mode) is not None and not replace
-        batches = _Batches(source, rules, parameters, build_all, tell, mode=mode, begun=begun)
+        batches = Batches(source, rules, parameters, build_all, tell, mode=mode, begun=begun)
         folder = checkpoint or Path(held.enter_context(TemporaryDirectory(prefix="pag-follow-")))
         files = engine.spark.readStream.format(NAME).option("path", str(source)).load()
         writer = files.writeStream.foreachBatch(batches.append).option("checkpointLocation", str(folder))
-        query = writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds").start()
-        try:
-            ending = batches.wait(query, until or Until(), stop or Event())
-        finally:
-            # A batch that runs ends first: its commit is whole or not there, but its tasks would go on in vain.
-            with batches.running:
-                batches.over = True
-                query.stop()
+        writer = writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
+        ending = until_the_end(writer, batches, until or Until(), stop or Event())
     return SparkFollowReport(
         ending=ending,
         store=batches.store,
@@ -159,7 +156,48 @@ def follow_on_spark(
     )
 
 
-class _Batches:
+def until_the_end(writer: DataStreamWriter, batches: Batches, until: Until, stop: Event) -> Ending:
+    """Run a stream until there is a reason to end it; a stream that fails by itself goes on where it was.
+
+    Parameters
+    ----------
+    writer
+        Begins the stream.
+    batches
+        Does its work.
+    until, stop
+        As for `follow_on_spark`.
+
+    Returns
+    -------
+    Ending
+        Why it ended.
+
+    Raises
+    ------
+    EngineError
+        If the stream fails a fourth time without a batch between.
+    """
+    failures = 0
+    try:
+        while True:
+            query, before = writer.start(), batches.number
+            try:
+                return batches.wait(query, until, stop)
+            except EngineError:
+                # On a busy machine Spark gives up Python processes that take ten seconds to begin.
+                failures = failures + 1 if batches.number == before else 1
+                if failures > _TRIES:
+                    raise
+            finally:
+                # A batch that runs ends first: its commit is whole or not there, but its tasks would go on in vain.
+                with batches.running:
+                    query.stop()
+    finally:
+        batches.over = True
+
+
+class Batches:
     """What the micro-batches do, and what became of them; they come one after the other, from a thread of Spark's."""
 
     def __init__(

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import shutil
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pag_graph import api, samples
+from pag_graph.engines.following import Until
 from pag_graph.engines.session import spark_session
 from pag_graph.engines.spark_files import FileList
-from pag_graph.errors import InvalidParameterError, StoreConflictError, TraceFormatError, UnsupportedPlanError
+from pag_graph.engines.spark_following import Batches, until_the_end
+from pag_graph.errors import (
+    EngineError,
+    InvalidParameterError,
+    StoreConflictError,
+    TraceFormatError,
+    UnsupportedPlanError,
+)
 from pag_graph.store.delta import open_store
 from pag_graph.store.live import followed
 from tests.support.compare import committed, differences
@@ -99,6 +107,45 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path) -> None:
     next((damaged / "events").glob("*.parquet")).write_bytes(b"PAR1")
     with pytest.raises(TraceFormatError):
         api.follow_on_spark(damaged, tmp_path / "store")
+
+
+class Stream:
+    """Stands for Spark's: begins some times, and dies each time but the last."""
+
+    def __init__(self, failures: int) -> None:
+        self.left, self.begun, self.isActive = failures, 0, True
+
+    def start(self) -> Stream:
+        self.begun += 1
+        self.left, self.isActive = self.left - 1, self.left <= 0
+        return self
+
+    def exception(self) -> str:
+        return "Python worker failed to connect back."
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+@pytest.mark.parametrize(("failures", "begun"), [(0, 1), (3, 4)])
+def test_a_stream_that_dies_goes_on(tmp_path: Path, failures: int, begun: int) -> None:
+    stream: Any = Stream(failures)
+    batches = Batches(
+        tmp_path, None, None, lambda **_: pytest.fail("there is nothing"), None, mode="append", begun=False
+    )
+    assert until_the_end(stream, batches, Until(idle_s=0.5), Event()) == "idle"
+    assert stream.begun == begun
+    assert batches.over
+
+
+def test_a_stream_that_always_dies_is_an_error(tmp_path: Path) -> None:
+    stream: Any = Stream(99)
+    batches = Batches(
+        tmp_path, None, None, lambda **_: pytest.fail("there is nothing"), None, mode="append", begun=False
+    )
+    with pytest.raises(EngineError, match="connect back"):
+        until_the_end(stream, batches, Until(), Event())
+    assert stream.begun == 4
 
 
 def test_an_offset_tells_what_has_come_and_what_has_grown(tmp_path: Path) -> None:
