@@ -45,12 +45,13 @@ def drawn(seed: int) -> list[SimulatedSpan]:
         trace = f"{seed:08x}{number:08x}"
         # Two requests at a time on one thread of one process: only both together say so.
         begin = 1_700_000_000_000_000 + 3 * number
+        # Two digits are a byte, as protocol buffers have ids.
         spans += [
-            span("1", None, begin, begin + 9, trace=trace, thread="shared"),
-            span("2", "1", begin + 1, begin + 5, trace=trace, thread="shared"),
-            span("3", "9", begin + 2, begin + 3, trace=trace),
-            span("4", None, begin + 20, begin + 20, trace=trace),
-            span("2", "1", begin + 1, begin + 4, trace=trace),
+            span("01", None, begin, begin + 9, trace=trace, thread="shared"),
+            span("02", "01", begin + 1, begin + 5, trace=trace, thread="shared"),
+            span("03", "09", begin + 2, begin + 3, trace=trace),
+            span("04", None, begin + 20, begin + 20, trace=trace),
+            span("02", "01", begin + 1, begin + 4, trace=trace),
         ]
     random.Random(seed).shuffle(spans)
     return spans
