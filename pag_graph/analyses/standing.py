@@ -163,13 +163,13 @@ class Delta:
 
     @classmethod
     def between(
-        cls, kept: StoreInfo | None, state: Run, before: int, answered: int, remembered: Iterable[int] = ()
+        cls, base: StoreInfo | None, state: Run, before: int, answered: int, remembered: Iterable[int] = ()
     ) -> Delta:
         """Compare two states by their files; only those that one of them lacks are read.
 
         Parameters
         ----------
-        kept
+        base
             The state before, if there was one.
         state
             The state now.
@@ -179,9 +179,9 @@ class Delta:
             Epochs as of which queries can go on; those from there on are in the state's run.
         """
         edges, epochs = (
-            rows_that_differ(kept, state.info, table, columns) for table, columns in (("edges", _PLACE), _EPOCHS)
+            rows_that_differ(base, state.info, table, columns) for table, columns in (("edges", _PLACE), _EPOCHS)
         )
-        renamed = kept is not None and any(differs(kept, state.info, table) for table in _SMALL)
+        renamed = base is not None and any(differs(base, state.info, table) for table in _SMALL)
         redrawn = frozenset(epochs["epoch"].to_list())
         if not renamed and before > NEVER:
             starts = [edges["start_ns"], edges["start_ns"] + edges["duration_ns"]]

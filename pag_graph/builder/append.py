@@ -23,7 +23,7 @@ FOLLOWED = "followed"
 
 
 def check_same_run(
-    kept: StoreInfo, trace: Trace, rules: RuleSet, parameters: RuleParameters | None, *, followed: bool = False
+    base: StoreInfo, trace: Trace, rules: RuleSet, parameters: RuleParameters | None, *, followed: bool = False
 ) -> None:
     """Refuse to append another run, or a trace of other workers: their clocks are not those that were committed.
 
@@ -33,37 +33,37 @@ def check_same_run(
         If the run, or the number of workers, or a worker is another one; or if one of the two commits is a follower's
         (`followed`: this one) and the other is not, for they begin and end in different places.
     """
-    if bool(kept.run.get(FOLLOWED)) != followed:
+    if bool(base.run.get(FOLLOWED)) != followed:
         was, hint = ("followed", "`pag follow`") if not followed else ("built", "`pag build --append`")
-        message = f"{kept.path} holds a run that was {was}, and cannot be {'followed' if followed else 'appended to'}."
-        raise StoreConflictError(message, f"Go on with {hint}, or use `--replace`.", {"path": str(kept.path)})
+        message = f"{base.path} holds a run that was {was}, and cannot be {'followed' if followed else 'appended to'}."
+        raise StoreConflictError(message, f"Go on with {hint}, or use `--replace`.", {"path": str(base.path)})
     now = {str(worker) for worker in trace.workers["worker"].to_pylist()}
-    before = set(kept.run["clocks"]["offset_ns"]) if "clocks" in kept.run else now
+    before = set(base.run["clocks"]["offset_ns"]) if "clocks" in base.run else now
     if now != before:
-        message = f"{kept.path} holds run {kept.run['run_id']} of {len(before)} workers; this trace has {len(now)}"
+        message = f"{base.path} holds run {base.run['run_id']} of {len(before)} workers; this trace has {len(now)}"
         message += ", and is of another run." if len(now) != len(before) else " others, and is of another run."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
     run_id = run_id_of(trace.meta.trace_id, rules, parameters or RuleParameters())
-    if kept.run["run_id"] != run_id:
-        message = f"{kept.path} holds run {kept.run['run_id']}; this trace with these rules is run {run_id}."
+    if base.run["run_id"] != run_id:
+        message = f"{base.path} holds run {base.run['run_id']}; this trace with these rules is run {run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
 
 
-def nothing_new(kept: StoreInfo, begin: Saved | None, trace: Trace) -> bool:
+def nothing_new(base: StoreInfo, begin: Saved | None, trace: Trace) -> bool:
     """Say whether a trace holds nothing that is not committed, so that a retry may stop here."""
-    if trace.rows == kept.events and begin is not None:
+    if trace.rows == base.events and begin is not None:
         return begin.complete == trace.meta.complete
-    return trace.rows < kept.events
+    return trace.rows < base.events
 
 
-def check_unchanged(kept: StoreInfo, begin: Saved, epochs: pa.Table, fingerprint: int) -> None:
+def check_unchanged(base: StoreInfo, begin: Saved, epochs: pa.Table, fingerprint: int) -> None:
     """Refuse an append to which committed epochs would look different.
 
     Rows of `epochs` say which; what came later can also change the type of an edge in them and leave all counts alone.
 
     Parameters
     ----------
-    kept
+    base
         The state of the store.
     begin
         Where the append began: what lies before did not change.
@@ -77,10 +77,10 @@ def check_unchanged(kept: StoreInfo, begin: Saved, epochs: pa.Table, fingerprint
     StoreConflictError
         If one would.
     """  # noqa: DOC501  (what makes the error is taken for one)
-    last = kept.run["last_closed_epoch"]
+    last = base.run["last_closed_epoch"]
     if last == begin.closed.last:
         return
-    rows = kept.scan("epochs").sort("epoch").collect().to_dicts()
+    rows = base.scan("epochs").sort("epoch").collect().to_dicts()
     before = [row for row in rows if begin.closed.last < row["epoch"] <= last]
     # Where the run ended with an epoch there was no shutdown: the last row counted what carries a later epoch as well.
     ended = bool(before) and before[-1] is rows[-1]
@@ -92,7 +92,7 @@ def check_unchanged(kept: StoreInfo, begin: Saved, epochs: pa.Table, fingerprint
         row_now = now.get(row["epoch"], {})
         if any(row_now.get(name) != row[name] for name in compared):
             changed.append(row["epoch"])
-    if not changed and fingerprint != kept.run.get("closed_fingerprint"):
+    if not changed and fingerprint != base.run.get("closed_fingerprint"):
         changed = [row["epoch"] for row in before]
     if changed:
         raise another_story(changed)

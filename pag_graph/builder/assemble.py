@@ -63,7 +63,7 @@ _WAITING, _DATA, _PROGRESS, _APPLICATION, _SPAWNED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class SliceContext:
     """What a slice is assembled from besides its rows."""
 
     workers: Mapping[int, WorkerState] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Given:
     """The first epoch that some worker has not left; asked for where the run's end is built."""
 
 
-def assemble(plan: RunPlan, context: Given, read: SliceRows) -> GraphColumns:
+def assemble(plan: RunPlan, context: SliceContext, read: SliceRows) -> GraphColumns:
     """Make the vertices and edges of a slice.
 
     Parameters
@@ -105,7 +105,7 @@ def assemble(plan: RunPlan, context: Given, read: SliceRows) -> GraphColumns:
     )
 
 
-def _judged(plan: RunPlan, context: Given, read: SliceRows) -> list[Any]:
+def _judged(plan: RunPlan, context: SliceContext, read: SliceRows) -> list[Any]:
     rules, setting = wait_rules(plan.rules), plan.setting
 
     def judge(item: tuple[WorkerRows, Survey]) -> Judged:
@@ -116,7 +116,7 @@ def _judged(plan: RunPlan, context: Given, read: SliceRows) -> list[Any]:
     return each(judge, list(zip(read.rows, read.surveys, strict=True)))
 
 
-def last_segments(plan: RunPlan, context: Given, read: SliceRows) -> dict[int, int]:
+def last_segments(plan: RunPlan, context: SliceContext, read: SliceRows) -> dict[int, int]:
     """Return, per worker, the position of the vertex that starts the last segment that begins in a slice.
 
     Parameters
@@ -168,7 +168,7 @@ def first_position(first: VertexAt | None, *, born: bool) -> int:
 
 
 def _worker_graph(
-    plan: RunPlan, context: Given, rows: WorkerRows, survey: Survey, judged: Any
+    plan: RunPlan, context: SliceContext, rows: WorkerRows, survey: Survey, judged: Any
 ) -> tuple[WorkerGraph, list[pa.Table]]:
     state, life = context.workers.get(rows.worker, NOWHERE), context.lives.get(rows.worker, EVER)
     last = state.last or VertexAt(-1, 0, -1)

@@ -102,21 +102,21 @@ def build(
     began = time.monotonic()
     target = Path(store).absolute()
     previous = check_target(target, mode)
-    kept = previous if mode == "append" else None
-    begin = saved.load(kept) if kept is not None else None
+    base = previous if mode == "append" else None
+    begin = saved.load(base) if base is not None else None
     opened = Trace.open(trace, known=begin.files if begin else ())
     rules, forced = choose_rules(opened, rules, force=force_rules)
     known = None
-    if kept is not None:
-        check_same_run(kept, opened, rules, parameters)
-        known = (begin or Saved()).known(kept.run)
+    if base is not None:
+        check_same_run(base, opened, rules, parameters)
+        known = (begin or Saved()).known(base.run)
     with staging_of(target, alone=engine.in_process) as staging:
-        if kept is not None and nothing_new(kept, begin, opened):
-            return nothing_to_do(kept, derive)
+        if base is not None and nothing_new(base, begin, opened):
+            return nothing_to_do(base, derive)
         plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
-        built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, kept, progress)
+        built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, base, progress)
         opened.check_same()
-        derived = partial(derive, kept=kept, answered=last_to_answer(built, opened))
+        derived = partial(derive, base=base, answered=last_to_answer(built, opened))
         work = {"engine": engine.name, "seconds": round(time.monotonic() - began, 3)}
         info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derived, work=work)
     before = {} if begin is None else begin.rows
@@ -131,7 +131,7 @@ def construct(
     begin: Saved,
     staging: Path,
     engine: Engine,
-    kept: StoreInfo | None,
+    base: StoreInfo | None,
     progress: Progress,
 ) -> Finished:
     """Build the slices of a plan, and find the windows of the run.
@@ -146,7 +146,7 @@ def construct(
         Where it begins.
     staging
         A folder to be made, for what tasks tell each other.
-    kept
+    base
         The state of the store that is appended to.
 
     Returns
@@ -160,11 +160,11 @@ def construct(
         If the rules cannot append.
     """
     if of(plan.rules).epochs_are_islands:
-        if kept is not None:
+        if base is not None:
             message = f"Epochs cannot be appended under the rule set {plan.rules}."
             raise UnsupportedPlanError(message, "Build with `--replace`.")
         return finish_islands(build_islands(plan, sink, staging, engine, progress))
-    return finish(plan, begin, kept, _folded(plan, sink, begin, staging, engine, progress))
+    return finish(plan, begin, base, _folded(plan, sink, begin, staging, engine, progress))
 
 
 def _folded(plan: RunPlan, sink: Sink, begin: Saved, staging: Path, engine: Engine, progress: Progress) -> Folded:

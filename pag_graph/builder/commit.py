@@ -44,7 +44,7 @@ class Derive(Protocol):
     """Makes what is committed beside a graph, out of the graph."""
 
     def __call__(
-        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
+        self, state: StoreInfo, base: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
     ) -> Live | None:
         """Look at a state before it is committed.
 
@@ -52,12 +52,12 @@ class Derive(Protocol):
         ----------
         state
             What is about to be committed.
-        kept
+        base
             The state that it adds to.
         answered
             The last epoch whose answers hold, or -1.
         only_new
-            Whether the graph is that of `kept`, so that only what was not asked before is to be answered.
+            Whether the graph is that of `base`, so that only what was not asked before is to be answered.
         held
             What holds the frontier now, a row of `HELD`; absent where that is not asked.
 
@@ -69,7 +69,7 @@ class Derive(Protocol):
 
 
 def nothing_more(
-    state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
+    state: StoreInfo, base: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
 ) -> Live | None:
     """Derive nothing from a state that is to be committed.
 
@@ -79,8 +79,8 @@ def nothing_more(
         If there are standing queries, which would fall behind.
     """
     del state, answered, held
-    if kept is not None and kept.live is not None and not only_new:
-        message = f"{kept.path} has standing queries, which this way of appending would leave behind."
+    if base is not None and base.live is not None and not only_new:
+        message = f"{base.path} has standing queries, which this way of appending would leave behind."
         raise UnsupportedPlanError(message, "Append with `pag_graph.build`, or build with `--replace`.")
     return None
 
@@ -192,12 +192,12 @@ def commit_finished(
     return committed, {**parts, **derived_parts}
 
 
-def commit_derived(kept: StoreInfo, derive: Derive, held: Held = None) -> StoreInfo | None:
+def commit_derived(base: StoreInfo, derive: Derive, held: Held = None) -> StoreInfo | None:
     """Commit a state again, with what is derived from it; do nothing, and return None, if that is nothing new.
 
     Parameters
     ----------
-    kept
+    base
         The latest state of a store.
     derive
         As for `build`.
@@ -209,18 +209,18 @@ def commit_derived(kept: StoreInfo, derive: Derive, held: Held = None) -> StoreI
     StoreInfo or None
         The new state; its graph is the same, down to the files.
     """
-    provisional, about = _provisional(kept, GROWING), _about_same_graph(kept)
-    last_answered = _last_of(kept) if kept.live is None else int(kept.live["answered"])
-    live = derive(staged(kept.path, provisional, **about), kept, last_answered, only_new=True, held=held)
-    return None if live is None else commit(kept.path, provisional, **about, state=kept.state, live=live)
+    provisional, about = _provisional(base, GROWING), _about_same_graph(base)
+    last_answered = _last_of(base) if base.live is None else int(base.live["answered"])
+    live = derive(staged(base.path, provisional, **about), base, last_answered, only_new=True, held=held)
+    return None if live is None else commit(base.path, provisional, **about, state=base.state, live=live)
 
 
-def commit_removal(kept: StoreInfo, removal: Removal) -> StoreInfo:
+def commit_removal(base: StoreInfo, removal: Removal) -> StoreInfo:
     """Commit a state again, without the rows that are to be removed.
 
     Parameters
     ----------
-    kept
+    base
         The latest state of a store.
     removal
         Which files go, and which files take their place.
@@ -238,29 +238,29 @@ def commit_removal(kept: StoreInfo, removal: Removal) -> StoreInfo:
         If the file system refuses.
     """
     live = None
-    if kept.live is not None:
-        live = Live(parts=_provisional(kept, LIVE_TABLES), content=kept.live, kept=kept)
-    about = _about_same_graph(kept)
-    about["run"] = {**kept.run, REMOVED: removal.removed._asdict()}
+    if base.live is not None:
+        live = Live(parts=_provisional(base, LIVE_TABLES), content=base.live, base=base)
+    about = _about_same_graph(base)
+    about["run"] = {**base.run, REMOVED: removal.removed._asdict()}
     about["unchanged"] = set(about["unchanged"]) - set(removal.swaps)
-    parts = _provisional(kept, GROWING)
+    parts = _provisional(base, GROWING)
     for name, swap in removal.swaps.items():
         parts[name] = [part for part in parts.get(name, ()) if part not in swap.removed]
-    return commit(kept.path, parts, **about, state=kept.state, live=live, swaps=removal.swaps)
+    return commit(base.path, parts, **about, state=base.state, live=live, swaps=removal.swaps)
 
 
-def _provisional(kept: StoreInfo, tables: Iterable[str]) -> dict[str, list[PartFile]]:
-    return {name: [part for part in kept.parts(name) if part.provisional] for name in tables}
+def _provisional(base: StoreInfo, tables: Iterable[str]) -> dict[str, list[PartFile]]:
+    return {name: [part for part in base.parts(name) if part.provisional] for name in tables}
 
 
-def _about_same_graph(kept: StoreInfo) -> About:
+def _about_same_graph(base: StoreInfo) -> About:
     """Return what a commit says of itself if its graph is the one of the state before it."""
     return {
-        "run": kept.run,
-        "closed_epochs": kept.closed_epochs,
-        "dropped": kept.dropped,
-        "events": kept.events,
-        "previous": kept,
+        "run": base.run,
+        "closed_epochs": base.closed_epochs,
+        "dropped": base.dropped,
+        "events": base.events,
+        "previous": base,
         "keep": True,
         "unchanged": set(STORE_TABLES) - {"epochs"},
     }

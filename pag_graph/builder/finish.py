@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pag_graph.builder import findings
 from pag_graph.builder.append import check_unchanged
 from pag_graph.builder.frontier import SETTLE_NS, answered, closed_for_good
-from pag_graph.builder.made import Made
+from pag_graph.builder.made import SliceResult
 from pag_graph.builder.saved import Saved
 from pag_graph.builder.state import lives_of
 from pag_graph.model.tables import PAG_EPOCHS
@@ -58,20 +58,20 @@ def finish_islands(islands: Islands) -> Finished:
     """Finish a build by rules to which epochs are islands: all of them are closed."""
     epochs = islands.epochs
     return Finished(
-        parts=islands.made.parts,
+        parts=islands.result.parts,
         epochs=PAG_EPOCHS.empty_table(),
         open_epochs=epochs,
         findings=no_findings(),
-        open_findings=pa.concat_tables([islands.findings, islands.made.findings]),
+        open_findings=pa.concat_tables([islands.findings, islands.result.findings]),
         closed_epochs=epochs.num_rows,
         last_closed=islands.last_epoch,
         last_answered=islands.last_epoch,
-        fingerprint=islands.made.counts.fingerprint(islands.last_epoch) % _LOW63,
-        dropped=islands.made.dropped,
+        fingerprint=islands.result.counts.fingerprint(islands.last_epoch) % _LOW63,
+        dropped=islands.result.dropped,
     )
 
 
-def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, settle_ns: int = SETTLE_NS) -> Finished:
+def finish(plan: RunPlan, begin: Saved, base: StoreInfo | None, folded: Folded, settle_ns: int = SETTLE_NS) -> Finished:
     """Find the windows of a run, and what of it is closed.
 
     Parameters
@@ -80,7 +80,7 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, 
         Of the build.
     begin
         Where it began.
-    kept
+    base
         The state of the store that is appended to.
     folded
         What became of the slices.
@@ -98,14 +98,14 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, 
         If an epoch that is committed would look different.
     """
     lives, span = folded.summary.lives, folded.summary.span
-    decided, undecided = Made.sum(folded.decided), Made.sum(folded.undecided)
-    stays = Made.sum([begin.made, decided])
-    everything = Made.sum([stays, undecided])
+    decided, undecided = SliceResult.sum(folded.decided), SliceResult.sum(folded.undecided)
+    stays = SliceResult.sum([begin.result, decided])
+    everything = SliceResult.sum([stays, undecided])
     epochs = everything.epochs(plan, span, lives)
     closed = closed_for_good(plan, span, folded.frontier, folded.undecided_scans)
-    if kept is not None:
-        last = int(kept.run["last_closed_epoch"])
-        check_unchanged(kept, begin, epochs, (begin.fingerprint + everything.counts.fingerprint(last)) % _LOW63)
+    if base is not None:
+        last = int(base.run["last_closed_epoch"])
+        check_unchanged(base, begin, epochs, (begin.fingerprint + everything.counts.fingerprint(last)) % _LOW63)
     # Of a log that has ended all epochs are closed that every worker has left.
     last_closed, count = closed.last, closed.epochs
     if not plan.tail:
@@ -130,7 +130,7 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, 
             state=folded.frontier,
             closed=closed,
             answered=answered_epochs,
-            made=stays,
+            result=stays,
             fingerprint=(begin.fingerprint + stays.counts.fingerprint(closed.last)) % _LOW63,
             rows={name: count + begin.rows.get(name, 0) for name, count in rows.items()},
             estimate=plan.estimate,

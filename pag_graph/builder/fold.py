@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pag_graph.builder.assemble import Given, assemble
+from pag_graph.builder.assemble import SliceContext, assemble
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.epochs import NONE_CLOSED, Closed, EpochRows, Windows, windows
 from pag_graph.builder.findings import without_send
 from pag_graph.builder.frontier import Fronts, certain_rows, may_close
-from pag_graph.builder.made import Made
+from pag_graph.builder.made import SliceResult
 from pag_graph.builder.scan import SliceRows, read_slice, scan, settled
 from pag_graph.builder.state import RunState, SliceScan, Spawn, Spawns, WorkerScan, births_of, lives_of
 from pag_graph.runtime.threads import alone
@@ -43,7 +43,7 @@ __all__ = ["Folded", "RunSummary", "fold", "goes_on_open", "join"]
 
 
 @dataclass(slots=True)
-class _Held:
+class _PendingSlice:
     """A slice that was scanned and is not assembled."""
 
     part: Slice
@@ -79,9 +79,9 @@ class RunSummary(NamedTuple):
 class Folded(NamedTuple):
     """What a fold made."""
 
-    decided: list[Made]
+    decided: list[SliceResult]
     """Slices whose rows never change."""
-    undecided: list[Made]
+    undecided: list[SliceResult]
     """The last slices, whose rows more of the log may change."""
     frontier: RunState
     """Where the decided rows end."""
@@ -124,7 +124,7 @@ def fold(
     folding = _Fold(plan, sink, state, closed, progress)
     with ThreadPoolExecutor(1) as ahead:
         for part, read, slice_scan in _scanned(replace(plan, log=plan.log.forward()), state, ahead):
-            folding.take(_Held(part, slice_scan, read))
+            folding.take(_PendingSlice(part, slice_scan, read))
             del read
         folding.split_last()
     if plan.tail:
@@ -204,14 +204,14 @@ class _Fold:
         self._plan, self._sink, self._state, self._closed, self._progress = plan, sink, state, closed, progress
         self._fronts = Fronts(plan, state)
         self._state.sends.place = sink
-        self._held: deque[_Held] = deque()
-        self._made: list[Made] = []
+        self._pending: deque[_PendingSlice] = deque()
+        self._results: list[SliceResult] = []
         self._scanned_again = 0
         # Of all that was scanned: what is behind a slice can say who was born in it.
         self._spawns: list[Spawn] = list(state.spawns)
         self._first = {worker: known.first for worker, known in state.workers.items() if known.first is not None}
 
-    def take(self, pending: _Held) -> None:
+    def take(self, pending: _PendingSlice) -> None:
         """Take the next slice that was scanned, and assemble those that are decided now."""
         epochs = pending.scan.epochs.epoch
         if (late := epochs <= self._closed.last).any():
@@ -222,23 +222,23 @@ class _Fold:
         for worker, worker_scan in pending.scan.workers.items():
             if worker_scan.first is not None:
                 self._first.setdefault(worker, worker_scan.first)
-        if len(self._held) > 1:
-            self._held[-1].read = None
-        self._held.append(pending)
-        while len(self._held) > 1:
-            stitched, lost = self._reads(self._held[0].scan)
-            if not self._fronts.decided(self._held[0].scan, lost):
+        if len(self._pending) > 1:
+            self._pending[-1].read = None
+        self._pending.append(pending)
+        while len(self._pending) > 1:
+            stitched, lost = self._reads(self._pending[0].scan)
+            if not self._fronts.decided(self._pending[0].scan, lost):
                 break
-            pending, read = self._settled(self._held.popleft(), stitched)
-            self._made.append(self._make(pending, read, stitched, lost, self._births(), provisional=False))
+            pending, read = self._settled(self._pending.popleft(), stitched)
+            self._results.append(self._make(pending, read, stitched, lost, self._births(), provisional=False))
             del read
-            self._progress("assemble", len(self._made), len(self._plan.slices))
+            self._progress("assemble", len(self._results), len(self._plan.slices))
 
     def split_last(self) -> None:
         """Divide the last slice of a log that goes on, if its first rows are decided and the others are not."""
-        if not self._plan.tail or len(self._held) != 1:
+        if not self._plan.tail or len(self._pending) != 1:
             return
-        pending = self._held[-1]
+        pending = self._pending[-1]
         read = read_slice(self._plan, pending.part) if pending.read is None else pending.read
         if not may_close(self._state, read):
             return
@@ -249,7 +249,7 @@ class _Fold:
             return
         part = replace(pending.part, rows=rows, ends_run=False)
         read = read_slice(self._plan, part)
-        first = _Held(part, scan(self._plan, part, read, waits=False), read)
+        first = _PendingSlice(part, scan(self._plan, part, read, waits=False), read)
         begun_workers = {
             worker for worker, worker_state in self._state.workers.items() if worker_state.last is not None
         }
@@ -258,7 +258,7 @@ class _Fold:
         # As if the slice had never been scanned.
         self._state.sends = self._state.sends.decided(self._state.rows)
         self._spawns = list(self._state.spawns)
-        self._held.clear()
+        self._pending.clear()
         self._scanned_again += pending.part.events
         self.take(first)
         later_rows = {
@@ -266,22 +266,22 @@ class _Fold:
         }
         part = replace(pending.part, number=part.number + 1, rows=later_rows)
         read = read_slice(self._plan, part)
-        self.take(_Held(part, scan(self._plan, part, read, waits=False), read))
+        self.take(_PendingSlice(part, scan(self._plan, part, read, waits=False), read))
 
     def end(self, *, show: bool) -> Folded:
         """Say where the decided rows end, and assemble the rest, if it is to be shown."""
         frontier = self._state.copy()
         frontier.sends = frontier.sends.decided(frontier.rows)
         if self._plan.idle_inferred:
-            self._held = deque(self._settled(pending, self._reads(pending.scan)[0])[0] for pending in self._held)
-        undecided_scans = [pending.scan for pending in self._held]
+            self._pending = deque(self._settled(pending, self._reads(pending.scan)[0])[0] for pending in self._pending)
+        undecided_scans = [pending.scan for pending in self._pending]
         # Nobody asks which segments are open at the end of the run.
         last = self._state.copy()
         for slice_scan in undecided_scans:
             last.add(slice_scan, {})
         run_summary = RunSummary.of(self._plan, last, self._closed)
         undecided = []
-        for pending_slice in self._held if show else ():
+        for pending_slice in self._pending if show else ():
             stitched, lost = self._reads(pending_slice.scan)
             open_epoch = run_summary.span.last_left + 1
             pending, read = self._settled(pending_slice, stitched)
@@ -293,7 +293,7 @@ class _Fold:
             del read
         self._progress("assemble", len(self._plan.slices), len(self._plan.slices))
         return Folded(
-            self._made,
+            self._results,
             undecided,
             frontier,
             undecided_scans,
@@ -314,7 +314,7 @@ class _Fold:
             return stitched, slice_scan.receives.clear()
         return stitched, slice_scan.receives.join(stitched, on=["worker", "order"], how="anti")
 
-    def _settled(self, pending: _Held, stitched: pl.DataFrame) -> tuple[_Held, SliceRows]:
+    def _settled(self, pending: _PendingSlice, stitched: pl.DataFrame) -> tuple[_PendingSlice, SliceRows]:
         """Return a slice, and its rows with the sends of other slices filled in.
 
         Where idleness is inferred, the sends tell which rows become vertices, so the slice is scanned again.
@@ -327,11 +327,11 @@ class _Fold:
             for worker, worker_scan in slice_scan.workers.items():
                 if pending.part.rows[worker][0] == 0 and worker_scan.first is not None:
                     self._first[worker] = worker_scan.first
-        return _Held(pending.part, slice_scan, None), read
+        return _PendingSlice(pending.part, slice_scan, None), read
 
     def _make(
         self,
-        pending: _Held,
+        pending: _PendingSlice,
         read: SliceRows,
         stitched: pl.DataFrame,
         lost: pl.DataFrame,
@@ -339,14 +339,16 @@ class _Fold:
         *,
         open_epoch: int = 0,
         provisional: bool,
-    ) -> Made:
+    ) -> SliceResult:
         """Assemble and write a slice, and go on behind it."""
-        context = Given(workers=self._state.workers, lives=lives, open_epoch=open_epoch)
+        context = SliceContext(workers=self._state.workers, lives=lives, open_epoch=open_epoch)
         with alone(when=pending.part.events < _FEW):
             graph = assemble(self._plan, context, read)
             self._state.sends.take(stitched)
             self._state.add(pending.scan, graph.segments)
             self._state.sends.forget(self._state.rows)
             self._state.sends.spill(self._fronts.reached() - self._plan.parameters.horizon_ns, self._state.rows)
-            slice_result = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
+            slice_result = SliceResult.of(
+                graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height
+            )
         return replace(slice_result, lost=without_send(self._plan, lost))

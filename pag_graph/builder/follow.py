@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.fold import Folded
-    from pag_graph.builder.made import Made, Sink
+    from pag_graph.builder.made import Sink, SliceResult
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import RunState
@@ -134,7 +134,7 @@ class Follower:
         self._begin = None if kept is None else saved.load(kept)
         self._run: Mapping[str, Any] | None = None if kept is None else kept.run
         self._state: RunState = (self._begin or Saved()).state.copy()
-        self._made: list[Made] = []
+        self._made: list[SliceResult] = []
         self._folded: tuple[RunPlan, Folded] | None = None
         self._checked = kept is None
         self._held: Mapping[str, Any] | None = None
@@ -265,7 +265,7 @@ class Follower:
         last = last_to_answer(built, plan.trace)
         pending = (epoch for epoch, _ in (begin or Saved()).answered.pending)
         self.answered = tuple(epoch for epoch in (*pending, *(row.epoch for row in closed)) if epoch <= last)
-        derive = partial(self._derive, kept=self._kept, answered=last, held=self._held)
+        derive = partial(self._derive, base=self._kept, answered=last, held=self._held)
         swaps = {} if begin is None else self._compaction.ready()
         info, parts = commit_finished(
             self._target,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pag_graph.builder.made import Made
+from pag_graph.builder.made import SliceResult
 from pag_graph.builder.plan import check_memory
 from pag_graph.builder.scan import read_rows
 from pag_graph.errors import StoreError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Islands(NamedTuple):
     """What became of all slices."""
 
-    made: Made
+    result: SliceResult
     epochs: pa.Table
     """Rows of `PAG_EPOCHS`."""
     last_epoch: int
@@ -49,7 +49,7 @@ class Islands(NamedTuple):
 
 
 class _Island(NamedTuple):
-    made: Made
+    result: SliceResult
     epochs: pl.DataFrame
     ends: pa.Table | None
     """Ends of messages of which the slice has not found all others; None where they were written to a file."""
@@ -84,7 +84,7 @@ def build_islands(plan: RunPlan, sink: Sink, staging: Path, engine: Engine, prog
     all_findings = pa.concat_tables(
         [plan.trace.findings, island_rules(plan.rules).message_findings(pa.concat_tables(ends))]
     )
-    slice_sum = Made.sum(island.made for island in islands)
+    slice_sum = SliceResult.sum(island.result for island in islands)
     return Islands(slice_sum, epochs, int(pc.max(epochs["epoch"]).as_py()), all_findings)
 
 
@@ -122,7 +122,7 @@ def _make(plan: RunPlan, sink: Sink, rows: Sequence[WorkerRows]) -> _Island:
     graph, ends = island_rules(plan.rules).build_columns(
         rows, workers=len(plan.workers), prepared=plan.trace.meta.prepared, operators=plan.trace.operators
     )
-    slice_result = Made.of(graph, sink.write(graph, provisional=False, prints=False))
+    slice_result = SliceResult.of(graph, sink.write(graph, provisional=False, prints=False))
     return _Island(slice_result, _epochs(rows, graph), ends)
 
 

@@ -207,7 +207,7 @@ NO_TIMES = Times(_EMPTY, _EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class SliceResult:
     """What became of one slice, or of several."""
 
     counts: Counts = NOTHING_COUNTED
@@ -224,7 +224,7 @@ class Made:
     """Reads of messages from other slices."""
 
     @classmethod
-    def of(cls, graph: GraphColumns, written: Written, *, stitched: int = 0) -> Made:
+    def of(cls, graph: GraphColumns, written: Written, *, stitched: int = 0) -> SliceResult:
         """Say what became of a slice."""
         return cls(
             counts=Counts.of(graph, written.prints),
@@ -237,7 +237,7 @@ class Made:
         )
 
     @classmethod
-    def sum(cls, parts: Iterable[Made]) -> Made:
+    def sum(cls, parts: Iterable[SliceResult]) -> SliceResult:
         """Add up what became of slices, in their order."""
         slice_results = [cls(), *parts]
         dropped: dict[str, int] = {}
@@ -258,9 +258,9 @@ class Made:
             stitched=sum(slice_result.stitched for slice_result in slice_results),
         )
 
-    def after(self, closed: Closed) -> Made:
+    def after(self, closed: Closed) -> SliceResult:
         """Return what of the counts the windows behind closed epochs need."""
-        return Made(
+        return SliceResult(
             counts=self.counts.after(closed.last),
             waiting=self.waiting.after(closed.end_ns),
             unknown=self.unknown.after(closed.end_ns),

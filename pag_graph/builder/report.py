@@ -31,9 +31,9 @@ class BuildReport:
         return self.store.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
 
 
-def nothing_to_do(kept: StoreInfo, derive: Derive) -> BuildReport:
+def nothing_to_do(base: StoreInfo, derive: Derive) -> BuildReport:
     """Report of a state that was committed before; it is committed once more if there is more to derive from it."""
-    now = commit_derived(kept, derive)
-    info = now or kept
+    now = commit_derived(base, derive)
+    info = now or base
     rows = {name: sum(part.rows for part in info.parts(name)) for name in info.tables}
     return BuildReport(store=info, rows=rows, committed=now is not None)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pag_graph.builder.clocks import Clock, ClockEstimate
 from pag_graph.builder.epochs import NONE_CLOSED, Closed, EpochRows
 from pag_graph.builder.frontier import Answered
-from pag_graph.builder.made import Counts, Made, Times
+from pag_graph.builder.made import Counts, SliceResult, Times
 from pag_graph.builder.match import SENDS
 from pag_graph.builder.plan import Known
 from pag_graph.builder.sends import SendBook
@@ -49,7 +49,7 @@ class Saved:
     """Epochs that are closed for good."""
     answered: Answered = field(default_factory=Answered)
     """Those of them about which nothing is left to be learned."""
-    made: Made = field(default_factory=Made)
+    result: SliceResult = field(default_factory=SliceResult)
     """Counts of the decided rows that later windows need."""
     fingerprint: int = 0
     """Of all rows of closed epochs."""
@@ -79,7 +79,7 @@ class Saved:
         """Write it down; the state may not go on meanwhile."""
         state = self.state
         epochs = EpochRows.merged(state.epochs).after(self.closed.last)._asdict()
-        later_counts = self.made.after(self.closed)
+        later_counts = self.result.after(self.closed)
         return orjson.dumps(
             {
                 "version": _VERSION,
@@ -164,7 +164,7 @@ def load(info: StoreInfo) -> Saved | None:
 
 def _saved(saved_content: Mapping[str, Any]) -> Saved:
     counts = saved_content["counts"]
-    slice_sum = Made(
+    slice_sum = SliceResult(
         counts=Counts(_ints(counts[0]), _ints(counts[1]), _ints(counts[2]), np.array(counts[3], np.uint64)),
         waiting=Times(*(_ints(values) for values in saved_content["waiting"])),
         unknown=Times(*(_ints(values) for values in saved_content["unknown"])),
@@ -186,7 +186,7 @@ def _saved(saved_content: Mapping[str, Any]) -> Saved:
         state=state,
         closed=Closed(*(_int(value) for value in saved_content["closed"])),
         answered=_answered(*saved_content["answered"]),
-        made=slice_sum,
+        result=slice_sum,
         fingerprint=_int(saved_content["fingerprint"]),
         rows={str(name): _int(count) for name, count in saved_content["rows"].items()},
         estimate=None if estimate is None else _clocks(estimate),

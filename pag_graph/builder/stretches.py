@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from pag_graph.builder.assemble import Given, assemble, known_segments
+from pag_graph.builder.assemble import SliceContext, assemble, known_segments
 from pag_graph.builder.epochs import NONE_CLOSED
 from pag_graph.builder.findings import without_send
 from pag_graph.builder.fold import Folded, RunSummary, fold, goes_on_open
@@ -32,7 +32,7 @@ from pag_graph.builder.leftovers import (
     stitched_of,
     unread_sends,
 )
-from pag_graph.builder.made import Made
+from pag_graph.builder.made import SliceResult
 from pag_graph.builder.scan import SliceRows, read_slice, scan, settled
 from pag_graph.builder.state import RunState, SliceScan, Spawn, VertexAt, births_of, lives_of
 
@@ -56,7 +56,7 @@ class Stretch:
     scans: list[SliceScan] = field(default_factory=list)
     segments: list[Mapping[int, int]] = field(default_factory=list)
     """Per slice that was assembled: the open segments behind it."""
-    made: list[Made] = field(default_factory=list)
+    results: list[SliceResult] = field(default_factory=list)
     births: list[tuple[Slice, dict[int, Spawn]]] = field(default_factory=list)
     """Slices that were looked at, and who of those who begin in them was known to have been born."""
 
@@ -98,7 +98,7 @@ def build_stretches(plan: RunPlan, sink: Sink, staging: Path, engine: Engine, pr
     task = partial(_do, plan, sink, staging)
     stretches_or_none = engine.map(task, stretches(len(plan.slices), engine.tasks), label="assemble", progress=progress)
     built_stretches = [stretch for stretch in stretches_or_none if stretch is not None]
-    slice_results = [slice_result for stretch in built_stretches for slice_result in stretch.made]
+    slice_results = [slice_result for stretch in built_stretches for slice_result in stretch.results]
     folded = None
     if len(built_stretches) == len(stretches_or_none):
         progress("stitch", 0, 1)
@@ -206,16 +206,16 @@ def _make(plan: RunPlan, sink: Sink, read_part: _ReadSlice, stretch: Stretch, st
     """Assemble and write a slice that others follow."""
     births = _births_in(stretch.scans, plan)
     stitched = state.sends.find(read_part.scan.receives, plan.parameters.horizon_ns)
-    context = Given(workers=state.workers, lives=lives_of(births, state))
+    context = SliceContext(workers=state.workers, lives=lives_of(births, state))
     graph = assemble(plan, context, settled(plan, read_part.read, stitched))
-    stretch.made.append(Made.of(graph, sink.write(graph, provisional=False), stitched=stitched.height))
+    stretch.results.append(SliceResult.of(graph, sink.write(graph, provisional=False), stitched=stitched.height))
     stretch.births.append((read_part.part, _births(read_part.part, births)))
     stretch.segments.append(graph.segments)
     state.add(read_part.scan, graph.segments)
 
 
 def _discard(stretch: Stretch, sink: Sink) -> None:
-    for slice_result in stretch.made:
+    for slice_result in stretch.results:
         sink.discard(slice_result.parts)
 
 
@@ -225,7 +225,7 @@ def _confirmed(
     """Check, once all slices are read, that what the stretches assumed is true; then finish the last slice."""
     scans = [slice_scan for stretch in parts for slice_scan in stretch.scans]
     segments = [open_ for stretch in parts for open_ in stretch.segments]
-    slice_results = [slice_result for stretch in parts for slice_result in stretch.made]
+    slice_results = [slice_result for stretch in parts for slice_result in stretch.results]
     last = plan.slices[-1]
     before = RunState()
     for slice_scan, open_ in zip(scans[:-1], segments, strict=True):
@@ -238,7 +238,7 @@ def _confirmed(
     granted = all(born == _births(part, run_summary.spawns.births) for part, born in births)
     if not granted or earlier != sum(slice_result.stitched for slice_result in slice_results):
         return None
-    context = Given(workers=before.workers, lives=run_summary.lives, open_epoch=run_summary.span.last_left + 1)
+    context = SliceContext(workers=before.workers, lives=run_summary.lives, open_epoch=run_summary.span.last_left + 1)
     return finished(plan, sink, staging, engine, progress, run_summary, [(last, context)], slice_results, scans, before)
 
 
@@ -249,8 +249,8 @@ def finished(
     engine: Engine,
     progress: Progress,
     run_summary: RunSummary,
-    items: Sequence[tuple[Slice, Given]],
-    slice_results: Sequence[Made],
+    items: Sequence[tuple[Slice, SliceContext]],
+    slice_results: Sequence[SliceResult],
     scans: Sequence[SliceScan],
     before: RunState,
 ) -> Folded:
@@ -290,7 +290,11 @@ def finished(
     todo = items[:-1] if folds_last else items
     finished_results = engine.map(partial(_finish, plan, sink, staging), todo, label=label, progress=progress)
     undecided_results = [] if folds_last else [finished_results.pop()]
-    decided = [*slice_results, *finished_results, Made(lost=without_send(plan, lost.filter(pl.col("slice") < last)))]
+    decided = [
+        *slice_results,
+        *finished_results,
+        SliceResult(lost=without_send(plan, lost.filter(pl.col("slice") < last))),
+    ]
     frontier = before.copy()
     frontier.sends = sends_before(staging, last)
     if folds_last:
@@ -311,8 +315,8 @@ def finished(
     return Folded(decided, undecided, state, list(scans[-1:]), run_summary, resumable=resumable)
 
 
-def _finish(plan: RunPlan, sink: Sink, staging: Path, item: tuple[Slice, Given]) -> Made:
+def _finish(plan: RunPlan, sink: Sink, staging: Path, item: tuple[Slice, SliceContext]) -> SliceResult:
     """Assemble and write a slice in a task."""
     part, context = item
     graph = assemble(plan, context, settled(plan, read_slice(plan, part), stitched_of(staging, part.number)))
-    return Made.of(graph, sink.write(graph, provisional=part.ends_run))
+    return SliceResult.of(graph, sink.write(graph, provisional=part.ends_run))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pag_graph.builder.assemble import Given, known_segments, last_segments
+from pag_graph.builder.assemble import SliceContext, known_segments, last_segments
 from pag_graph.builder.fold import Folded, RunSummary, goes_on_open, join
 from pag_graph.builder.leftovers import Leftovers, make_folders, stitched_of, without_messages
 from pag_graph.builder.scan import read_slice, scan, settled
@@ -116,14 +116,16 @@ def _contexts(
     staging: Path,
     engine: Engine,
     progress: Progress,
-) -> list[tuple[Slice, Given]]:
+) -> list[tuple[Slice, SliceContext]]:
     """Compose, in the order of the slices, what each is assembled from."""
 
-    def composed(segments: Sequence[dict[int, int] | None]) -> list[tuple[Slice, Given]]:
+    def composed(segments: Sequence[dict[int, int] | None]) -> list[tuple[Slice, SliceContext]]:
         state, items = RunState(), []
         open_epoch = run_summary.span.last_left + 1
         for part, slice_scan, open_ in zip(plan.slices, scans, segments, strict=True):
-            items.append((part, Given(workers=dict(state.workers), lives=run_summary.lives, open_epoch=open_epoch)))
+            items.append(
+                (part, SliceContext(workers=dict(state.workers), lives=run_summary.lives, open_epoch=open_epoch))
+            )
             state.add(slice_scan, open_ or {})
         return items
 
@@ -141,7 +143,7 @@ def _contexts(
     return items
 
 
-def _segments(plan: RunPlan, staging: Path, item: tuple[Slice, Given]) -> dict[int, int]:
+def _segments(plan: RunPlan, staging: Path, item: tuple[Slice, SliceContext]) -> dict[int, int]:
     """Read a slice, and say which segments are open where it ends."""
     part, context = item
     return last_segments(plan, context, _settled(plan, staging, part))

@@ -43,13 +43,13 @@ class Watch:
     """Per epoch of the last ones answered: subjects that matched."""
     open: dict[str, tuple[int, str]]
     """Per subject with an open alert: its first epoch and id."""
-    kept: StoreInfo | None
+    base: StoreInfo | None
     """The state before, which has the alerts so far."""
     events: list[dict[str, Any]] = field(default_factory=list)
     """Rows of `ALERTS`, without their commit and coverage."""
 
     @classmethod
-    def of(cls, rule: Rule, query: Query | None, run: Run, kept: StoreInfo | None, memory: pl.DataFrame) -> Watch:
+    def of(cls, rule: Rule, query: Query | None, run: Run, base: StoreInfo | None, memory: pl.DataFrame) -> Watch:
         """Go on from what was remembered (rows of `STANDING`).
 
         Raises
@@ -70,7 +70,7 @@ class Watch:
         recent_matches = deque(
             ((epoch, frozenset(subjects)) for epoch, subjects in recent.items()), maxlen=rule.resolve_after
         )
-        return cls(rule=rule, query=query, run=run, recent=recent_matches, open=alerts, kept=kept)
+        return cls(rule=rule, query=query, run=run, recent=recent_matches, open=alerts, base=base)
 
     @property
     def schema(self) -> pa.Schema:
@@ -170,10 +170,10 @@ class Watch:
         id_ = self.rule.alert_id(str(self.run.info.run["run_id"]), subject, epoch)
         if any(event["id"] == id_ for event in self.events):
             return True
-        if self.kept is None:
+        if self.base is None:
             return False
         can_hold_epoch = (pl.col("max_first_epoch") >= epoch) & (pl.col("min_first_epoch") <= epoch)
-        return bool(self.kept.scan("alerts", can_hold_epoch).filter(pl.col("id") == id_).head(1).collect().height)
+        return bool(self.base.scan("alerts", can_hold_epoch).filter(pl.col("id") == id_).head(1).collect().height)
 
     def _event(self, event: AlertEvent, id_: str, subject: str, first: int, epoch: int, row: Mapping[str, Any]) -> None:
         self.events.append(

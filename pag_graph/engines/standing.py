@@ -86,7 +86,7 @@ class Standings:
     """By the commit that it is of: what queries know from one commit of this process to the next."""
 
     def __call__(
-        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
+        self, state: StoreInfo, base: StoreInfo | None, answered: int, *, only_new: bool = False, held: Held = None
     ) -> Live | None:
         """Derive what a commit adds.
 
@@ -94,12 +94,12 @@ class Standings:
         ----------
         state
             What is about to be committed.
-        kept
+        base
             The state that it adds to.
         answered
             The last epoch whose answers hold.
         only_new
-            Whether the graph is that of `kept`.
+            Whether the graph is that of `base`.
         held
             What holds the frontier now, a row of `HELD`.
 
@@ -113,7 +113,7 @@ class Standings:
         UnsupportedPlanError
             If an analysis cannot be a standing query.
         """
-        live = (kept and kept.live) or {"queries": [], "rules": [], "answered": NEVER}
+        live = (base and base.live) or {"queries": [], "rules": [], "answered": NEVER}
         known = [Query.parse(text) for text in live["queries"]]
         if self.forgets or state.removed is not None:
             for query in (*known, *self.queries):
@@ -127,8 +127,8 @@ class Standings:
         run = Run.of(state)
         for query in added:
             query.analysis.check_standing(run)
-        memory = pl.DataFrame(schema=_TEXTS) if kept is None else kept.scan("standing").collect()
-        watches = [Watch.of(rule, _query_of(rule), run, kept, memory) for rule in [*rules, *new_rules]]
+        memory = pl.DataFrame(schema=_TEXTS) if base is None else base.scan("standing").collect()
+        watches = [Watch.of(rule, _query_of(rule), run, base, memory) for rule in [*rules, *new_rules]]
         for watch in watches:
             if watch.query is None:
                 watch.let_go(answered)
@@ -140,21 +140,21 @@ class Standings:
             return None
         written_changes = _Written(state=state)
         # A commit that failed left what does not hold.
-        warm = self.warm.pop(-1 if kept is None else kept.versions["epochs"], {})
+        warm = self.warm.pop(-1 if base is None else base.versions["epochs"], {})
         self.warm.clear()
         self.warm[state.versions["epochs"]] = warm
-        commit = _Commit(kept=kept, written=written_changes, watches=watches, memory=memory, warm=warm)
+        commit = _Commit(base=base, written=written_changes, watches=watches, memory=memory, warm=warm)
         before = int(live["answered"])
         for watch in watches[len(rules) :]:
             # Its query may have been there before it.
             commit.look_back(watch, before)
         if known:
             remembered = memory.filter(pl.col("part") == FROM)["epoch"].to_list()
-            commit.follow(Delta.between(kept, run, before, answered, remembered), known)
+            commit.follow(Delta.between(base, run, before, answered, remembered), known)
         commit.follow(Delta.whole(run, answered), added)
         queries = [query.id for query in (*known, *added)]
         content = {"queries": queries, "rules": [rule.entry for rule in (*rules, *new_rules)], "answered": answered}
-        return Live(parts={"changes": written_changes.flush(), **commit.of_alerts()}, content=content, kept=kept)
+        return Live(parts={"changes": written_changes.flush(), **commit.of_alerts()}, content=content, base=base)
 
 
 def _query_of(rule: Rule) -> Query | None:
@@ -193,7 +193,7 @@ class _Answer(NamedTuple):
 class _Commit:
     """One commit: what queries answer differently, and who looks at it."""
 
-    kept: StoreInfo | None
+    base: StoreInfo | None
     written: _Written
     watches: Sequence[Watch]
     memory: pl.DataFrame
@@ -224,9 +224,9 @@ class _Commit:
 
     def _of_windows(self, delta: Delta, queries: Sequence[Query]) -> Iterator[_Answer]:
         """Answer queries about windows: those that are new, and those that may look different."""
-        kept = self.kept if delta.before > NEVER else None
+        base = self.base if delta.before > NEVER else None
         revised = {query: delta.revised(query.standing) for query in queries}
-        before = {query: history(kept, query, epochs) for query, epochs in revised.items()}
+        before = {query: history(base, query, epochs) for query, epochs in revised.items()}
         epochs_there = set(delta.state.epochs["epoch"])
         epochs_by_query = {
             query: [epoch for epoch in (*epochs, *delta.new) if epoch in epochs_there and epoch <= delta.answered]
@@ -250,7 +250,7 @@ class _Commit:
             return
         go_on = import_module(analysis.resume).resume
         end = go_on(delta.state, delta.answered, query.parameters, min(epochs), remembered.drop("owner"))
-        before = history(self.kept, query, range(end.since, max(delta.before, delta.answered) + 1))
+        before = history(self.base, query, range(end.since, max(delta.before, delta.answered) + 1))
         looked = sorted({*delta.epochs(end.since, delta.answered), *before["epoch"]})
         memory = end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns)
         yield _Answer(query, looked, encoded(end.rows.select(query.schema.names)), before, memory)
@@ -284,9 +284,9 @@ class _Commit:
         """Let a new rule look at what its query has answered so far."""
         if watch.query is None:
             return
-        rows = history(self.kept, watch.query, range(NEVER, last + 1))
+        rows = history(self.base, watch.query, range(NEVER, last + 1))
         if rows.height:
-            epochs = self.kept.scan("epochs").filter(pl.col("epoch") <= last).select("epoch").collect()  # type: ignore[union-attr]
+            epochs = self.base.scan("epochs").filter(pl.col("epoch") <= last).select("epoch").collect()  # type: ignore[union-attr]
             watch.look(sorted(epochs["epoch"].to_list()), rows, _NOTHING)
 
     def of_alerts(self) -> dict[str, list[PartFile]]:
@@ -312,12 +312,12 @@ class _Commit:
         return {name: [part] for name, part in parts.items() if part is not None}
 
 
-def history(kept: StoreInfo | None, query: Query, epochs: Collection[int]) -> pl.DataFrame:
+def history(base: StoreInfo | None, query: Query, epochs: Collection[int]) -> pl.DataFrame:
     """Add up what a store says of a query.
 
     Parameters
     ----------
-    kept
+    base
         A state of the store; None where there is none.
     query
         A standing query of it.
@@ -330,10 +330,10 @@ def history(kept: StoreInfo | None, query: Query, epochs: Collection[int]) -> pl
         `ANSWERS`, with how often each row is there (``diff``), in order of epochs. Only files that can hold changes of
         these epochs are read.
     """
-    if kept is None or not epochs:
+    if base is None or not epochs:
         return _NO_CHANGES
     low, high = (epochs[0], epochs[-1]) if isinstance(epochs, range) else (min(epochs), max(epochs))
-    rows = kept.scan("changes", epochs_between(low, high)).filter(
+    rows = base.scan("changes", epochs_between(low, high)).filter(
         pl.col("query") == query.id, pl.col("epoch").is_between(low, high)
     )
     if not isinstance(epochs, range):

@@ -160,7 +160,7 @@ def commit(
                 part.path: part for part in (parts if live_of_table is None else live_of_table.parts).get(name, ())
             }
             check_sizes(path / name, files.values())
-            stays = keep and name in GROWING if live_of_table is None else live_of_table.kept is not None
+            stays = keep and name in GROWING if live_of_table is None else live_of_table.base is not None
             step = _step(path / name, files, previous, keep=stays, swap=(swaps or {}).get(name) if stays else None)
             if name == "epochs":
                 digests = {**pinned.digests, name: step.digest}

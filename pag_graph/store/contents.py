@@ -37,5 +37,5 @@ class Live:
     """Per table of `LIVE_TABLES`: new files; provisional ones of the commit before go."""
     content: Mapping[str, Any]
     """As in `StoreInfo.live`."""
-    kept: StoreInfo | None
+    base: StoreInfo | None
     """The state whose files stay; None where nothing does."""

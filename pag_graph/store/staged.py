@@ -44,7 +44,7 @@ def staged(path: Path, parts: Mapping[str, Sequence[PartFile]], **about: Unpack[
         digests=None,
         format_version=previous.format_version if about["keep"] and previous is not None else STORE_FORMAT_VERSION,
         new=parts,
-        kept=previous,
+        base=previous,
         keep=about["keep"],
         unchanged=about["unchanged"],
     )
@@ -55,7 +55,7 @@ class _Staged(StoreInfo):
     """A state whose lists of files are made when somebody asks for them."""
 
     new: Mapping[str, Sequence[PartFile]]
-    kept: StoreInfo | None
+    base: StoreInfo | None
     keep: bool
     unchanged: Collection[str]
 
@@ -63,8 +63,8 @@ class _Staged(StoreInfo):
         """Return what a table will hold."""
         if name not in self._tables:
             files = {part.path: part for part in self.new.get(name, ())}
-            if self.kept is not None and (name in self.unchanged or (self.keep and name in GROWING)):
-                stay = self.kept.table(name).files
+            if self.base is not None and (name in self.unchanged or (self.keep and name in GROWING)):
+                stay = self.base.table(name).files
                 is_unchanged = name in self.unchanged
                 files = {path: part for path, part in stay.items() if is_unchanged or not part.provisional} | files
             self._tables[name] = TableState(version=-1, base=Base(version=0), files=files)
