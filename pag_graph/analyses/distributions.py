@@ -39,11 +39,11 @@ def student_quantile(share: float, freedom: int) -> float:
     within, low, high = 2 * share - 1, 0.0, math.pi / 2
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < within else (low, middle)
+        low, high = (middle, high) if _central_mass(middle, freedom) < within else (low, middle)
     return math.sqrt(freedom) * math.tan((low + high) / 2)
 
 
-def _within(angle: float, freedom: int) -> float:
+def _central_mass(angle: float, freedom: int) -> float:
     """Return how much of the mass lies between an angle and its negative."""
     odd = freedom % 2
     # Per term its ratio to the one before: (2 / 3) (4 / 5) ... for odd numbers, (1 / 2) (3 / 4) ... for even ones.

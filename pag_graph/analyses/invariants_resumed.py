@@ -67,7 +67,7 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
         run, run_until, known_rounds = run.whole, run.whole.until(last), rounds(run.whole.until(last))
     past = memory.filter(pl.col("epoch") < since)
     observed, sent, later = _observed(past), _sent(past), progress_sends(run, since)
-    if _mixed(sent, later):
+    if _epochs_overlap(sent, later):
         return resume(run.whole, last, parameters, since, pl.DataFrame(schema=_SCHEMA))
     windows = known_rounds.filter(pl.col("epoch") >= since)
     if not windows.height:
@@ -87,7 +87,7 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
     return Resumed(since, listed(rows), remembered)
 
 
-def _mixed(before: pl.DataFrame, later: pl.DataFrame) -> bool:
+def _epochs_overlap(before: pl.DataFrame, later: pl.DataFrame) -> bool:
     """Say whether a worker sent something in an earlier epoch after what it sent in a later one."""
     ends, begins = (frame.group_by(worker=worker_of("src")) for frame in (before, later))
     joined = ends.agg(end=pl.col("start_ns").max()).join(begins.agg(begin=pl.col("start_ns").min()), on="worker")

@@ -185,8 +185,8 @@ class Delta:
         redrawn = frozenset(epochs["epoch"].to_list())
         if not renamed and before > NEVER:
             starts = [edges["start_ns"], edges["start_ns"] + edges["duration_ns"]]
-            oldest = min(before + 1, answered, *remembered, *redrawn, *_least([edges["epoch"], edges["src_epoch"]]))
-            state = state.since(oldest, min(_least(starts), default=state.end_ns))
+            oldest = min(before + 1, answered, *remembered, *redrawn, *_minima([edges["epoch"], edges["src_epoch"]]))
+            state = state.since(oldest, min(_minima(starts), default=state.end_ns))
         return cls(state=state, edges=edges, before=before, answered=answered, renamed=renamed, redrawn=redrawn)
 
     @classmethod
@@ -208,14 +208,14 @@ class Delta:
         return self.epochs(self.before + 1, self.answered)
 
     @cached_property
-    def _old(self) -> pl.DataFrame:
+    def _answered_epochs(self) -> pl.DataFrame:
         """Epochs that were answered before and may have another answer now, as the table has them."""
         return self.state.epochs.filter(pl.col("epoch") <= min(self.before, self.answered))
 
     def _redone(self) -> set[int]:
         """Return the epochs whose windows are others, or all where names are."""
         redone = {epoch for epoch in self.redrawn if epoch <= self.before}
-        return redone | set(self._old["epoch"]) if self.renamed else redone
+        return redone | set(self._answered_epochs["epoch"]) if self.renamed else redone
 
     @cached_property
     def touched(self) -> list[int]:
@@ -228,7 +228,7 @@ class Delta:
 
     def _touched_windows(self) -> list[Window]:
         """Return the windows of old epochs that edges can touch; a run may have many others."""
-        if not (self._old.height and self.edges.height):
+        if not (self._answered_epochs.height and self.edges.height):
             return []
         if self.state.epochs_are_islands:
             close = pl.col("epoch").is_in(self.edges["epoch"].implode())
@@ -236,14 +236,14 @@ class Delta:
             end = self.edges["start_ns"] + self.edges["duration_ns"]
             first, last = (min(self.edges["start_ns"].min(), end.min()), max(self.edges["start_ns"].max(), end.max()))  # type: ignore[type-var]
             close = (pl.col("end_ns") >= first) & (pl.col("start_ns") <= last)
-        return self.state.windows(self._old.filter(close)["epoch"].to_list())
+        return self.state.windows(self._answered_epochs.filter(close)["epoch"].to_list())
 
     @cached_property
     def labelled(self) -> list[int]:
         """Epochs that were answered before, and whose label an edge carries that came or went."""
         redone = self._redone()
-        if self._old.height and self.edges.height:
-            answered_epochs = self._old["epoch"].to_numpy()
+        if self._answered_epochs.height and self.edges.height:
+            answered_epochs = self._answered_epochs["epoch"].to_numpy()
             low, high = labels(self.state, answered_epochs)
             epochs = np.unique(self.edges["epoch"].to_numpy())
             hit = np.searchsorted(epochs, high, side="right") > np.searchsorted(epochs, low)
@@ -258,7 +258,7 @@ class Delta:
         return self.labelled if kind in {Standing.LABEL, Standing.LINEAR} else self.touched
 
 
-def _least(columns: Iterable[pl.Series]) -> list[int]:
+def _minima(columns: Iterable[pl.Series]) -> list[int]:
     """Return the least number of each column that has one."""
     return [int(column.min()) for column in columns if column.len()]  # type: ignore[arg-type]
 

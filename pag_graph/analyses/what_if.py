@@ -211,7 +211,7 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     """
     change_list = [parameters] if isinstance(parameters, WhatIfParameters) else list(parameters or [])
     changes = [part for change_ in change_list for part in (change_, *map(partial(_read, change_), change_.change))]
-    if changes and not any(_says(change) for change in changes):
+    if changes and not any(_has_change(change) for change in changes):
         message = "Nothing is to be changed: say what (operators, workers, messages or types), and by how much."
         raise InvalidParameterError(message, _EXAMPLE)
     for change in changes:
@@ -262,7 +262,7 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     )
 
 
-def _says(change: WhatIfParameters) -> bool:
+def _has_change(change: WhatIfParameters) -> bool:
     """Say whether parameters choose anything to change, or give a number to change it by."""
     return any(getattr(change, name) not in {(), None} for name in _OF_CHANGE)
 
@@ -326,17 +326,19 @@ def _selected(graph: ConstraintGraph, change: WhatIfParameters) -> Bools:
         chosen &= base.is_type(*WORK)
     source = base.number("src") >> POSITION_BITS
     if change.operator or change.worker:
-        chosen &= base.is_local & _among(base.number("operator"), change.operator) & _among(source, change.worker)
+        chosen &= (
+            base.is_local & _is_chosen(base.number("operator"), change.operator) & _is_chosen(source, change.worker)
+        )
     elif change.from_worker or change.to_worker or change.channel:
         target = base.number("dst") >> POSITION_BITS
-        chosen &= ~base.is_local & _among(source, change.from_worker) & _among(target, change.to_worker)
-        chosen &= _among(base.number("channel"), change.channel)
+        chosen &= ~base.is_local & _is_chosen(source, change.from_worker) & _is_chosen(target, change.to_worker)
+        chosen &= _is_chosen(base.number("channel"), change.channel)
     elif not change.type:
         chosen[:] = False
     return chosen
 
 
-def _among(column: I64, numbers: tuple[int | str, ...]) -> Bools:
+def _is_chosen(column: I64, numbers: tuple[int | str, ...]) -> Bools:
     return np.isin(column, [int(number) for number in numbers]) if numbers else np.ones(len(column), np.bool_)
 
 
@@ -362,8 +364,8 @@ def _changed(graph: ConstraintGraph, duration: I64, rows: Bools, change: WhatIfP
         # Records count where they are read; of an edge that the window cuts, as many as its part inside is of it.
         took = np.maximum(base.number("end_ns") - base.number("start_ns"), 1)
         added_ns = np.maximum(base.number("records"), 0) * (base.inside / took) * change.record_ns
-        result = np.where(rows, _longer(duration, added_ns), duration)
-        goal = _longer(activation_ns, np.bincount(group, added_ns[split], len(begins)).astype(np.float64))
+        result = np.where(rows, _lengthened(duration, added_ns), duration)
+        goal = _lengthened(activation_ns, np.bincount(group, added_ns[split], len(begins)).astype(np.float64))
     share = np.ones(len(split))
     np.divide(time_until - before[group], activation_ns[group], out=share, where=activation_ns[group] > 0)
     up_to = np.rint(share * goal[group]).astype(np.int64)
@@ -372,7 +374,7 @@ def _changed(graph: ConstraintGraph, duration: I64, rows: Bools, change: WhatIfP
     return result
 
 
-def _longer(duration: I64, added_ns: NDArray[np.float64]) -> I64:
+def _lengthened(duration: I64, added_ns: NDArray[np.float64]) -> I64:
     return np.rint(np.clip(duration + added_ns, 0, _LONGEST)).astype(np.int64)
 
 

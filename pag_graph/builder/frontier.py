@@ -47,9 +47,9 @@ class Fronts:
         for worker in plan.workers:
             known = state.worker(worker)
             t = known.last_row.t if known.last_row else np.iinfo(np.int64).min
-            self._set(worker, known.rows, t, ended=known.exit_ns is not None)
+            self._set_time(worker, known.rows, t, ended=known.exit_ns is not None)
 
-    def _set(self, worker: int, rows: int, t: int, *, ended: bool) -> None:
+    def _set_time(self, worker: int, rows: int, t: int, *, ended: bool) -> None:
         is_whole_log = rows == self._plan.log.rows_of(worker)
         self._t[worker] = _EVER if is_whole_log and (ended or not self._plan.tail) else t
 
@@ -58,7 +58,7 @@ class Fronts:
         for worker, worker_scan in scan.workers.items():
             t = worker_scan.last_row.t if worker_scan.last_row else int(self._t[worker])
             has_ended = worker_scan.exit_ns is not None or (worker_scan.last_row is None and self._t[worker] == _EVER)
-            self._set(worker, worker_scan.rows[1], t, ended=has_ended)
+            self._set_time(worker, worker_scan.rows[1], t, ended=has_ended)
 
     def reached(self) -> int:
         """Return the last instant that all logs have reached."""

@@ -113,19 +113,19 @@ def lost_reads(staging: Path) -> pl.DataFrame:
 
 def unread_sends(staging: Path) -> SendBook:
     """Return the sends of all slices that were not read as often as they should be."""
-    return _book(staging, _arrived(staging, _ALL))
+    return _send_book(staging, _arrival_counts(staging, _ALL))
 
 
 def sends_before(staging: Path, number: int) -> SendBook:
     """Return the sends of the slices before one that these have not read, and their reads of later sends."""
     before = pl.col("slice") < number
-    sends = _arrived(staging, before)
+    sends = _arrival_counts(staging, before)
     later_sends = sends.filter(pl.col("slice") >= number)
     early = _by_send(stitched(staging).filter(before).join(later_sends, on="id", how="semi"))
-    return _book(staging, sends.filter(pl.col("slice") < number), before, early)
+    return _send_book(staging, sends.filter(pl.col("slice") < number), before, early)
 
 
-def _arrived(staging: Path, reads: pl.Expr) -> pl.LazyFrame:
+def _arrival_counts(staging: Path, reads: pl.Expr) -> pl.LazyFrame:
     """Return all sends that slices left over, and how often some reads of other slices found them."""
     arrived = stitched(staging).filter(reads).group_by("id").agg(pl.len().cast(pl.Int64).alias("arrived"))
     return (
@@ -136,7 +136,7 @@ def _arrived(staging: Path, reads: pl.Expr) -> pl.LazyFrame:
     )
 
 
-def _book(
+def _send_book(
     staging: Path, sends: pl.LazyFrame, reads: pl.Expr = _ALL, early: Mapping[int, set[int]] | None = None
 ) -> SendBook:
     unread = sends.filter(pl.col("missing") != 0).sort("slice", "id").collect()

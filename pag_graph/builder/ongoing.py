@@ -94,7 +94,7 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
     Ongoing
         O(workers + epochs that are not closed + messages that nobody has read).
     """
-    workers = tuple(_standing(worker, folded) for worker in plan.workers)
+    workers = tuple(_worker_standing(worker, folded) for worker in plan.workers)
     alive = [known.logged_ns for known in workers if not known.ended]
     as_of = min((t or 0 for t in alive), default=plan.end_ns)
     parts = [*folded.frontier.epochs, *(scan.epochs for scan in folded.undecided_scans)]
@@ -113,7 +113,7 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
     )
 
 
-def _standing(worker: int, folded: Folded) -> Standing:
+def _worker_standing(worker: int, folded: Folded) -> Standing:
     worker_state = folded.frontier.worker(worker)
     last, ended = worker_state.last_row, worker_state.exit_ns is not None
     decided = last.t if last else None

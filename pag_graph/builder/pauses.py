@@ -59,7 +59,7 @@ def pause_begins(log: TraceLog, worker: int, start: int, clock: Clock, sought: S
         rows = PolledRows(block["kind"], clock.common(block["t_ns"]), block["operator"], gaps)
         begins, rows_done = pauses_of(rows, sought.pause_ns)
         end = len(block["kind"]) if is_whole else rows_done
-        outside, open_applications = _outside(rows, open_applications, end)
+        outside, open_applications = _outside_activities(rows, open_applications, end)
         begins = begins[begins <= end]
         begins_of_blocks.append(first + begins[outside[begins]])
         first += end
@@ -87,7 +87,7 @@ def _blocks(log: TraceLog, worker: int, start: int) -> Iterator[tuple[dict[str, 
             known = len(block["kind"])
 
 
-def _outside(rows: PolledRows, open_applications: I64, end: int) -> tuple[NDArray[np.bool_], I64]:
+def _outside_activities(rows: PolledRows, open_applications: I64, end: int) -> tuple[NDArray[np.bool_], I64]:
     """Say before which rows no activity of the program is open, and which ones are open before row `end`."""
     row, starts, number = application_marks(rows)
     innermost = applications(starts, number, open_applications)[0]

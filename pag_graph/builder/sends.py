@@ -138,7 +138,9 @@ class SendBook:
         if self.place is None or len(columns["id"]) < FILE_ROWS:
             return
         early_sends = (
-            (columns["t"] < before_ns) & _within(columns["id"], done_rows) & ~np.isin(columns["id"], list(self._taken))
+            (columns["t"] < before_ns)
+            & _in_done_rows(columns["id"], done_rows)
+            & ~np.isin(columns["id"], list(self._taken))
         )
         if np.count_nonzero(early_sends) < FILE_ROWS:
             return
@@ -170,7 +172,7 @@ class SendBook:
         read = np.zeros(len(columns["id"]), np.int64)
         for row in np.flatnonzero(np.isin(columns["id"], list(self._taken))).tolist():
             vertex = int(columns["id"][row])
-            if _order(vertex) <= done_rows.get(vertex >> POSITION_BITS, 0):
+            if _order_of(vertex) <= done_rows.get(vertex >> POSITION_BITS, 0):
                 read[row] = len(self._taken.pop(vertex))
         missing = columns["missing"] - read
         is_unread = (missing != 0) | (read == 0)
@@ -185,11 +187,11 @@ class SendBook:
         """
         self.forget(done_rows)
         columns = self.columns()
-        is_decided = _within(columns["id"], done_rows)
+        is_decided = _in_done_rows(columns["id"], done_rows)
         # What `forget` has left lies behind the rows that are done; who read it in its own slice is seen again there.
         early = dict(self._taken)
         for vertex, workers in self.early.items():
-            if _order(vertex) > done_rows.get(vertex >> POSITION_BITS, 0):
+            if _order_of(vertex) > done_rows.get(vertex >> POSITION_BITS, 0):
                 early[vertex] = early.get(vertex, set()) | workers
         readers = {
             vertex: self.readers[vertex] for vertex in columns["id"][is_decided].tolist() if vertex in self.readers
@@ -266,17 +268,17 @@ def _copied(readers: Readers | None) -> dict[int, set[int]]:
 _NONE = pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
 
 
-def _within(vertices: I64, done_rows: Mapping[int, int]) -> NDArray[np.bool_]:
+def _in_done_rows(vertices: I64, done_rows: Mapping[int, int]) -> NDArray[np.bool_]:
     """Say which vertices lie in the rows that are done, so many per worker."""
     rows = np.zeros(max(done_rows, default=0) + 2, np.int64)
     rows[list(done_rows)] = list(done_rows.values())
-    is_within: NDArray[np.bool_] = _orders(vertices) <= rows[np.minimum(vertices >> POSITION_BITS, len(rows) - 1)]
+    is_within: NDArray[np.bool_] = _orders_of(vertices) <= rows[np.minimum(vertices >> POSITION_BITS, len(rows) - 1)]
     return is_within
 
 
-def _orders(vertices: I64) -> I64:
+def _orders_of(vertices: I64) -> I64:
     return (vertices & MAX_POSITION) // 2
 
 
-def _order(vertex: int) -> int:
+def _order_of(vertex: int) -> int:
     return (vertex & MAX_POSITION) // 2

@@ -95,7 +95,7 @@ def build_stretches(plan: RunPlan, sink: Sink, staging: Path, engine: Engine, pr
         # Which rows become vertices is known only when all messages are.
         return None
     make_folders(staging)
-    task = partial(_do, plan, sink, staging)
+    task = partial(_build_stretch, plan, sink, staging)
     stretches_or_none = engine.map(task, stretches(len(plan.slices), engine.tasks), label="assemble", progress=progress)
     built_stretches = [stretch for stretch in stretches_or_none if stretch is not None]
     slice_results = [slice_result for stretch in built_stretches for slice_result in stretch.results]
@@ -112,7 +112,7 @@ def build_stretches(plan: RunPlan, sink: Sink, staging: Path, engine: Engine, pr
     return folded
 
 
-def _do(plan: RunPlan, sink: Sink, staging: Path, numbers: range) -> Stretch | None:
+def _build_stretch(plan: RunPlan, sink: Sink, staging: Path, numbers: range) -> Stretch | None:
     """Read the slices of a stretch, and assemble and write them; the last one of the run is only scanned."""
     plan = replace(plan, log=plan.log.forward())
     stretch, state, leftovers = Stretch(), RunState(), Leftovers(staging, numbers.start)

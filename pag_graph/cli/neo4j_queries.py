@@ -65,13 +65,16 @@ def queries(
     from pag_graph.cypher import find_query, queries_for_people
 
     if name is not None:
-        _tell(find_query(name), form)
+        _describe(find_query(name), form)
         return
     rows = [_facts(query_) for query_ in queries_for_people()]
     if form is Format.JSON:
         print_json(rows)
         return
-    short = [{"query": row["query"], "takes": _takes(row["parameters"]), "answers": row["purpose"]} for row in rows]
+    short = [
+        {"query": row["query"], "takes": _parameters_in_words(row["parameters"]), "answers": row["purpose"]}
+        for row in rows
+    ]
     if form is Format.CSV:
         print_csv(short, ["query", "takes", "answers"])
         return
@@ -288,11 +291,11 @@ def _parameters(chosen: Query, words: Iterable[str], pairs: Iterable[str]) -> It
 
 
 def _usage(chosen: Query) -> str:
-    takes = _takes(_facts(chosen)["parameters"])
+    takes = _parameters_in_words(_facts(chosen)["parameters"])
     return f"pag neo4j query {chosen.name} {takes}".rstrip()
 
 
-def _takes(parameters: list[dict[str, Any]]) -> str:
+def _parameters_in_words(parameters: list[dict[str, Any]]) -> str:
     words = []
     for param in parameters:
         kind = param["type"] or "value"
@@ -321,7 +324,7 @@ def _facts(chosen: Query) -> dict[str, Any]:
     }
 
 
-def _tell(chosen: Query, form: Format) -> None:
+def _describe(chosen: Query, form: Format) -> None:
     facts = _facts(chosen)
     if form is Format.JSON:
         print_json({**facts, "text": chosen.text})

@@ -209,7 +209,7 @@ class _Commit:
         tasks: list[Callable[[], Iterator[_Answer]]] = []
         for query in queries:
             if query.standing is Standing.ORDERED:
-                tasks.append(partial(self._resumed, delta, query))
+                tasks.append(partial(self._resumed_answers, delta, query))
             if query.standing is Standing.LINEAR:
                 tasks.append(partial(self._added, delta, query))
         if of_windows:
@@ -217,10 +217,10 @@ class _Commit:
         if delta.before > NEVER:
             # What a commit adds fits into memory; what many epochs answer is written as it comes.
             for answers_of_task in threads.each(lambda task: list(task()), tasks):
-                self._take(answers_of_task)
+                self._write_answers(answers_of_task)
         else:
             for task in tasks:
-                self._take(task())
+                self._write_answers(task())
 
     def _of_windows(self, delta: Delta, queries: Sequence[Query]) -> Iterator[_Answer]:
         """Answer queries about windows: those that are new, and those that may look different."""
@@ -240,7 +240,7 @@ class _Commit:
                     query, removed_epochs, _NOTHING, before[query].filter(pl.col("epoch").is_in(removed_epochs))
                 )
 
-    def _resumed(self, delta: Delta, query: Query) -> Iterator[_Answer]:
+    def _resumed_answers(self, delta: Delta, query: Query) -> Iterator[_Answer]:
         """Answer a query whose epochs are answered one after the other."""
         analysis: Any = query.analysis
         remembered = self.memory.filter(pl.col("owner") == query.id)
@@ -269,7 +269,7 @@ class _Commit:
         memory = rows[1].select(owner=pl.lit(query.id), part=pl.lit("sum"), epoch="epoch", key=pl.lit(""), value="row")
         yield _Answer(query, (), rows[1], rows[0].with_columns(diff=pl.lit(1, pl.Int64)), memory)
 
-    def _take(self, answers_made: Iterable[_Answer]) -> None:
+    def _write_answers(self, answers_made: Iterable[_Answer]) -> None:
         """Write what changed, and let rules look at it."""
         for query, epochs, now, before, remembered in answers_made:
             if remembered is not None:

@@ -108,7 +108,7 @@ def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: B
     if run.epochs_are_islands:
         return None, places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
     if belongs == "labels" and windows[0].epoch is not None:
-        return None, _among(edges["epoch"].to_numpy(), *labels(run, epochs_of(windows)))
+        return None, _range_of(edges["epoch"].to_numpy(), *labels(run, epochs_of(windows)))
     start = edges["start_ns"].to_numpy()
     end = start + edges["duration_ns"].to_numpy()
     after, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
@@ -116,10 +116,10 @@ def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: B
         return spread(np.searchsorted(ends, np.minimum(start, end)), np.searchsorted(after, np.maximum(start, end)) - 1)
     if np.any(after[1:] < ends[:-1]):
         return spread(np.searchsorted(ends, end), np.searchsorted(after, end) - 1)
-    return None, _among(end, after + 1, ends)
+    return None, _range_of(end, after + 1, ends)
 
 
-def _among(values: I64, low: I64, high: I64) -> I64:
+def _range_of(values: I64, low: I64, high: I64) -> I64:
     """Return per value the range, of several that follow each other, that it lies in, or -1."""
     ranges = np.searchsorted(high, values)
     beyond = ranges == len(high)

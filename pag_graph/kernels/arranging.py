@@ -140,7 +140,7 @@ def sort_within(first: I64, order: I64, keys: I64) -> None:
         # An integer of any value: numba compiles what gets a 0 once more for the constant.
         runs: Any = np.int64(0)
         for place in range(part.shape[0]):
-            if place == 0 or _before(part[place], part[place - 1], keys):
+            if place == 0 or _precedes(part[place], part[place - 1], keys):
                 bounds[runs] = place
                 runs += 1
         bounds[runs] = part.shape[0]
@@ -158,7 +158,7 @@ def _merge_neighbours(part: I64, spare: I64, bounds: I64, runs: int, keys: I64) 
         from_first, from_second = begin, middle
         for place in range(begin, end):
             # Of equal edges the one that came first stays first.
-            if from_second < end and (from_first == middle or _before(part[from_second], spare[from_first], keys)):
+            if from_second < end and (from_first == middle or _precedes(part[from_second], spare[from_first], keys)):
                 part[place] = part[from_second]
                 from_second += 1
             else:
@@ -171,7 +171,7 @@ def _merge_neighbours(part: I64, spare: I64, bounds: I64, runs: int, keys: I64) 
 
 
 @kernel
-def _before(a: int, b: int, keys: I64) -> bool:
+def _precedes(a: int, b: int, keys: I64) -> bool:
     for key in range(keys.shape[1]):
         if keys[a, key] != keys[b, key]:
             return bool(keys[a, key] < keys[b, key])

@@ -71,14 +71,14 @@ def fill_epochs(rows: Rows, first_order: int, summary: I64) -> None:
         last = begin + summary[1, number] - 1
         summary[2, number], summary[3, number] = t[begin], t[last]
         # The last row of each sort mostly stands near the end.
-        ended = _last(kind, closing, begin, last)
+        ended = _last_with_value(kind, closing, begin, last)
         if ended >= begin:
             summary[4, number] = t[ended]
         while ended >= begin and dropped[ended] != 0:
-            ended = _last(kind, closing, begin, ended - 1)
+            ended = _last_with_value(kind, closing, begin, ended - 1)
         if ended >= begin:
             summary[5, number] = 2 * (first_order + ended)
-        vertex = _last(dropped, not_dropped, begin, last)
+        vertex = _last_with_value(dropped, not_dropped, begin, last)
         if vertex >= begin:
             summary[6, number], summary[7, number] = 2 * (first_order + vertex), t[vertex]
         worked = last
@@ -90,7 +90,7 @@ def fill_epochs(rows: Rows, first_order: int, summary: I64) -> None:
 
 
 @kernel
-def _last(values: I8, value: int, low: int, high: int) -> int:
+def _last_with_value(values: I8, value: int, low: int, high: int) -> int:
     """Return the last place from `low` to `high` (inclusive) that has the wanted value, or what is before them."""
     place = high
     while place >= low and values[place] != value:

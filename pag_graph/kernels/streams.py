@@ -397,7 +397,7 @@ def unmatched_sends(streams: I64, first: I64, workers: int, receive_counts: I32)
     for stream in range(streams.shape[0]):
         expected = workers if streams[stream, 2] == EVERYONE else 1
         for send in range(first[stream], first[stream + 1]):
-            lacking[stream] += _received(receive_counts, send) != expected
+            lacking[stream] += _times_received(receive_counts, send) != expected
     total = 0
     for stream in range(streams.shape[0]):
         total += lacking[stream]
@@ -409,7 +409,7 @@ def unmatched_sends(streams: I64, first: I64, workers: int, receive_counts: I32)
             continue
         expected = workers if streams[stream, 2] == EVERYONE else 1
         for send in range(first[stream], first[stream + 1]):
-            lacks = expected - _received(receive_counts, send)
+            lacks = expected - _times_received(receive_counts, send)
             if lacks != 0:
                 sends[count], stream_of_send[count], missing[count] = send, stream, lacks
                 count += 1
@@ -417,7 +417,7 @@ def unmatched_sends(streams: I64, first: I64, workers: int, receive_counts: I32)
 
 
 @kernel
-def _received(receive_counts: I32, send: int) -> int:
+def _times_received(receive_counts: I32, send: int) -> int:
     """Return how often a send was received, in all lanes."""
     count: Any = 0
     for lane in range(receive_counts.shape[0]):

@@ -77,7 +77,7 @@ def slop(sender: int, clocks: Clocks) -> int:
 
 
 @kernel
-def _works(kind: I8, role: I8, low: int, high: int) -> bool:
+def _starts_work(kind: I8, role: I8, low: int, high: int) -> bool:
     """Say whether an activation that does work starts in rows `low` to `high` (exclusive)."""
     row = low
     while row < high and not (kind[row] == START and role[row] in (PROCESSING, INFERRED)):
@@ -190,7 +190,7 @@ def judge_intervals(
                     alternatives[interval] += 1
         elif last_park >= 0 and timeout[last_park] >= 0 and end - t[last_park] >= timeout[last_park]:
             verdict[interval] = IDLE
-        elif not cut and _works(kind, role, unparks[interval], last_row):
+        elif not cut and _starts_work(kind, role, unparks[interval], last_row):
             verdict[interval] = INPUT_WAIT
         elif not cut and end - begin < busy_below_ns:
             verdict[interval] = BUSY

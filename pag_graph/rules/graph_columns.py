@@ -114,7 +114,7 @@ class _Columns(ABC):
         ends = np.cumsum(self.epochs.rows)
 
         def mixed(part: slice) -> tuple[int, U64]:
-            rows = _mixed(self.schema, self.integers(part.start, part.stop), self.word, self.kind[part], meaning)
+            rows = _row_hashes(self.schema, self.integers(part.start, part.stop), self.word, self.kind[part], meaning)
             first, last = np.searchsorted(ends, (part.start, part.stop - 1), side="right")
             begins = np.append(0, ends[first:last] - part.start)
             return int(first), np.add.reduceat(rows, begins)
@@ -408,7 +408,7 @@ class _Layout:
         )
 
 
-def _mixed(schema: pa.Schema, numbers: Mapping[str, I64 | I32], words: str, codes: I8, meaning: I64) -> U64:
+def _row_hashes(schema: pa.Schema, numbers: Mapping[str, I64 | I32], words: str, codes: I8, meaning: I64) -> U64:
     """Return a number per row that depends on all its values."""
     mixed = np.full(len(codes), len(schema), np.uint64)
     for column in schema:

@@ -62,13 +62,13 @@ def vertices(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None)
     chosen = chosen_epochs(run, epochs)
     if chosen is None:
         return _read(run, spark, "vertices")
-    nearby = _nearby(run, spark, chosen)
+    nearby = _vertices_around(run, spark, chosen)
     inside = nearby.filter(nearby.epoch.isin(list(chosen))).select("id")
     touched = _ends(edges(run, spark, chosen)).union(inside).distinct()
     return nearby.join(touched, on="id", how="left_semi")
 
 
-def _nearby(run: Run, spark: SparkSession, epochs: Sequence[int]) -> DataFrame:
+def _vertices_around(run: Run, spark: SparkSession, epochs: Sequence[int]) -> DataFrame:
     """Return vertices among which all ends of the epochs' edges are."""
     low, high = epochs_around(run, epochs)
     frame = _read(run, spark, "vertices", (low, high))
@@ -137,7 +137,7 @@ def motif_graph(run: Run, spark: SparkSession, epochs: Sequence[int] | None = No
         vertices=vertices(run, spark, chosen),
         edges=edges(run, spark, chosen),
         shape=PAG_SHAPE,
-        lookup=None if chosen is None else _nearby(run, spark, chosen),
+        lookup=None if chosen is None else _vertices_around(run, spark, chosen),
         count=partial(expected_counts, run, chosen),
     )
 
@@ -238,7 +238,9 @@ def waits(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None) ->
     )
     all_links = then_links.unionByName(released_links)
     everything = (
-        _read(run, spark, "vertices") if epochs is None else _nearby(run, spark, chosen_epochs(run, epochs) or ())
+        _read(run, spark, "vertices")
+        if epochs is None
+        else _vertices_around(run, spark, chosen_epochs(run, epochs) or ())
     )
     source = everything.select(f.col("id").alias("src"), f.col("segment").alias("source"))
     # The vertex that ends a wait begins a segment and gives it its id.

@@ -172,13 +172,13 @@ class Lanes:
                 if stretch.shows(begin_ns, end_ns):
                     self._kept.move_to_end(key)
                     return stretch
-            stretch = self._read(*self._wider(begin_ns, end_ns))
+            stretch = self._read(*self._widened(begin_ns, end_ns))
             self._kept[stretch.begin_ns, stretch.end_ns] = stretch
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
             return stretch
 
-    def _wider(self, begin_ns: int, end_ns: int) -> tuple[int, int]:
+    def _widened(self, begin_ns: int, end_ns: int) -> tuple[int, int]:
         """Return a wider part, so that a move to either side reads nothing."""
         low, high = begin_ns, end_ns
         for factor in (1.0, 0.5, 0.25):

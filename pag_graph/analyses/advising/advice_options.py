@@ -201,7 +201,7 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
     if len(together) > 1:
         # Where records went to other threads before, workers are no longer alike.
         utilities = [group.utility for group in helped]
-        options.append(_together(ports, together, max(utilities), before))
+        options.append(_joint_option(ports, together, max(utilities), before))
     best = min((option for option in options if option.kind == "port"), key=lambda option: option.utility, default=None)
     after = dict(threads.busy)
     if best is not None and best.utility < before:
@@ -273,7 +273,7 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
         if not new_ports:
             break
         chosen = {**chosen, **new_ports}
-        sets.append(_together(ports, chosen, max(ports.threads(chosen).busy.values()), before))
+        sets.append(_joint_option(ports, chosen, max(ports.threads(chosen).busy.values()), before))
     together = [set(option.operators) for option in sets]
     options = [*sets, *(option for option in singles if set(option.operators) not in together)]
     return Plan(
@@ -288,7 +288,7 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
     )
 
 
-def _together(ports: Ports, operators: Mapping[int, int | None], utility: float, before: float) -> Option:
+def _joint_option(ports: Ports, operators: Mapping[int, int | None], utility: float, before: float) -> Option:
     """Return ports that belong together."""
     return Option(
         kind="port",

@@ -195,14 +195,14 @@ class _Tree:
         )
 
     @staticmethod
-    def _lowest(row: int) -> int:
+    def _preferred_place(row: int) -> int:
         """Return the place of the preferred operator of a row that is not empty."""
         return (row & -row).bit_length() - 1
 
     def _stays_full(self, matrix: int) -> bool:
         """Say whether a thread is full whatever is chosen of what is left for it."""
         return any(
-            (self.utility[self._lowest(row & matrix)] if row & matrix else busy) >= FULL
+            (self.utility[self._preferred_place(row & matrix)] if row & matrix else busy) >= FULL
             for row, busy in zip(self.rows, self.busy, strict=True)
         )
 
@@ -211,7 +211,7 @@ class _Tree:
         if not all(row & matrix for row in self.rows):
             # Where all are empty nothing is inserted, which makes nobody less busy.
             return None
-        places = [self._lowest(row & matrix) for row in self.rows]
+        places = [self._preferred_place(row & matrix) for row in self.rows]
         return _Candidate(
             max(self.utility[place] for place in places), tuple(self.operators[place] for place in places)
         )

@@ -82,7 +82,7 @@ class Ports:
     def _flowing(self, operator: int) -> dict[int, Bounds]:
         sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         for reached_operator, shares in self.shares[operator].items():
-            for worker, spent in self._own.get(reached_operator, {}).items():
+            for worker, spent in self._own_ns.get(reached_operator, {}).items():
                 life = self.work.life[worker]
                 for place, share in enumerate(shares[worker]):
                     sums[worker][place] += share * spent / life
@@ -106,7 +106,7 @@ class Ports:
         return operator == RUNTIME or operator in self.flow.scopes or self.flow.on_cycle(operator)
 
     @cached_property
-    def _own(self) -> Mapping[int, Mapping[int, int]]:
+    def _own_ns(self) -> Mapping[int, Mapping[int, int]]:
         own_ns: dict[int, dict[int, int]] = defaultdict(dict)
         for row in self.work.own.iter_rows(named=True):
             own_ns[row["operator"]][row["worker"]] = row["own_ns"]

@@ -55,10 +55,10 @@ class Trimmed:
         """Give the queries that remove it, relationships before nodes; each can be done again."""
         events, segments = self.gone["events"]["id"], self.gone["segments"]["id"]
         relationships: list[tuple[RelationshipTable, pl.DataFrame]] = [
-            *_by_type(_between(self.gone["activities"], ("src", "dst"), events)),
-            (THEN, _between(self.gone["then"], ("source", "target"), segments)),
-            (RELEASED, _between(self.gone["released"], ("source", "target"), segments)),
-            (CRITICAL, _between(self.drawn, ("source", "target"), segments)),
+            *_by_type(_between_kept_nodes(self.gone["activities"], ("src", "dst"), events)),
+            (THEN, _between_kept_nodes(self.gone["then"], ("source", "target"), segments)),
+            (RELEASED, _between_kept_nodes(self.gone["released"], ("source", "target"), segments)),
+            (CRITICAL, _between_kept_nodes(self.drawn, ("source", "target"), segments)),
         ]
         nodes: list[tuple[NodeTable, pl.DataFrame]] = [
             (EVENT, self.gone["events"]),
@@ -175,7 +175,7 @@ def _share_nothing(first: Mapping[str, pl.DataFrame], second: Mapping[str, pl.Da
     return all(first[name].join(second[name], on=key, how="semi").is_empty() for name, key in _ALL.items())
 
 
-def _between(rows: pl.DataFrame, ends: tuple[str, str], removed_ids: pl.Series) -> pl.DataFrame:
+def _between_kept_nodes(rows: pl.DataFrame, ends: tuple[str, str], removed_ids: pl.Series) -> pl.DataFrame:
     """Return the relationships between nodes that stay; the others go with them."""
     leads_away = [pl.col(end).is_in(removed_ids.implode()) for end in ends]
     return rows.filter(~pl.any_horizontal(leads_away))
