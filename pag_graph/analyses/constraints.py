@@ -338,7 +338,7 @@ def constraint_graph_of(run: Run, tiling: Tiling, *, loop: Loop, arrival: Arriva
         If events at one instant wait for each other; names the vertex.
     """
     base, ends, last = _closed(window_graph(tiling))
-    # What the window's end cuts leads nowhere, but for the edge on which the critical path ends.
+    # Edges that the window's end cuts lead nowhere, except the edge on which the critical path ends.
     usable = ~base.to_after & ~base.negative
     duration = np.where(base.is_local, base.inside, _transfer(run, base, arrival))
     cut = last[last >= 0]
@@ -467,7 +467,7 @@ def _transfer(run: Run, base: WindowGraph, arrival: Arrival) -> I64:
     )
     logged = ended_wait | base.rows["receive_buffer_ns"].is_not_null().to_numpy()
     # An edge that ends at a read, not at an arrival before it, is longer than the transfer by the time in the buffer.
-    # What is read where another message ended a wait may have lain there, too.
+    # A message that is read where another one ended a wait may have been in the buffer, too.
     buffered = base.rows["receive_buffer_ns"].is_not_null().to_numpy() & (dst == base.number("read"))
     transfer_ns = end - start - np.where(buffered, base.number("receive_buffer_ns"), 0)
     guessed = ~logged & ~is_local & ~base.negative

@@ -287,7 +287,7 @@ def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.Dat
     )
     median, mad = (np.concatenate(part) for part in zip(*medians_of_cuts, strict=True))
     margin = np.maximum(parameters.deviations * _SIGMA * mad, parameters.tolerance * np.abs(median))
-    # What is observed is whole: more than the limit is more than its whole part.
+    # Observed values are whole numbers: they exceed the limit if they exceed its whole part.
     limit = np.floor(median + np.maximum(margin, parameters.least_ns))
     has_limit = ~np.isnan(limit)
     limits = np.where(has_limit, limit, -1).astype(np.int64)

@@ -60,7 +60,7 @@ class Runner:
         run = self.run if self.engine.in_process else self.run.info.path
         task = partial(rows_of_stretch, run, analysis.name, parameters)
         chosen = isinstance(analysis, RunAnalysis) and analysis.choose is not None
-        # What lies between chosen rounds is not to be read.
+        # Edges between chosen rounds are not read.
         stretches = [[w] for w in windows] if chosen else list(self.run.stretches(windows, tasks=self.engine.tasks))
         return self.engine.map(task, stretches, label=analysis.name, progress=self.progress)
 
@@ -139,7 +139,7 @@ def over(analysis: Analysis[Any], run: Run, last: int, parameters: Any = None) -
     schema = answered_schema(analysis.schema)
     if not epochs:
         return schema.empty_table()
-    # What carries a label is to be told by all windows that there are.
+    # Edges get their labels from all windows of the run.
     windows = run.windows(epochs)
     assert isinstance(analysis, WindowAnalysis | RunAnalysis)  # noqa: S101  (pairs have no epochs)
     if isinstance(analysis, RunAnalysis) and analysis.part is None:

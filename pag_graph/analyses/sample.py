@@ -189,7 +189,7 @@ def round_facts(view: View, parameters: SampleParameters) -> pl.DataFrame:
             "window", "dst", "worker", "inside_ns"
         )
     )
-    # Who ends a wait that outlasts the round lies in files of other rounds.
+    # The message that ends a wait after the round is in files of other rounds.
     messages = view.edges.filter(~IS_LOCAL).group_by("window", "dst").agg(nw.col("src").min())
     enders = view.collect(messages.select("window", "dst", by=worker_of("src")))
     sender = worker_label(view.run, "by").fill_null("a later round")

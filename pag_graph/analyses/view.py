@@ -121,7 +121,7 @@ class View:
         windows = self.windows if windows is None else windows
         loaded: Snapshot | None = self.snapshot or self.__dict__.get("shown")
         if loaded is None or belongs == "labels":
-            # What carries a window's label may lie outside of what it shows.
+            # Edges with a window's label may lie outside of the snapshot.
             return read_tiling(self.run, windows, columns, belongs)
         alone = belongs == "touches" and list(windows) == [loaded.window]
         return loaded.tiling if alone else tile(loaded, belongs, windows)
@@ -269,7 +269,7 @@ class View:
             One row per stretch and edge on it. Stretches and edges meet in blocks of vertices of about a stretch's
             length, so that a join on equal blocks finds them.
         """
-        # Who only looks into a store needs no compiler.
+        # Imported here, so that reading a store does not load the compiler.
         from pag_graph.kernels.arranging import spread
 
         low, high = stretches["src"].to_numpy(), stretches["dst"].to_numpy()

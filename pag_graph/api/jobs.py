@@ -168,7 +168,7 @@ def write_motif(
     from pag_graph.engines.session import spark_session
 
     pag, target = Pag(Path(store)), _new_folder(output)
-    # What is wrong with the question is said before Spark starts.
+    # Mistakes in the pattern are reported before Spark starts.
     pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct)
     session = spark or spark_session(app="pag_graph motif")
     query = pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct, spark=session)

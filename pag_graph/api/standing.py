@@ -49,7 +49,7 @@ def standings(
     """
     rules = tuple(alerts) if isinstance(alerts, list | tuple) else read_rules(Path(alerts))  # type: ignore[arg-type]
     parsed = [Query.parse(text) for text in queries]
-    # What cannot be is said before a build takes its time.
+    # Queries that cannot be standing are refused before the build begins.
     for query in parsed:
         if forgets:
             refuse_sums(query)

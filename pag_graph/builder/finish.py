@@ -120,7 +120,7 @@ def finish(plan: RunPlan, begin: Saved, base: StoreInfo | None, folded: Folded, 
     if folded.shown:
         open_findings = pa.concat_tables([undecided.lost, came_back[1], *_of_run(plan, folded), undecided.findings])
     else:
-        # What is not decided is not looked at, so nobody can count it.
+        # Undecided rows are not built, so open epochs cannot be counted.
         open_epochs = open_epochs.slice(0, 0)
     rows = {name: sum(part.rows for part in parts) for name, parts in decided.parts.items()}
     rows |= {"findings": final_findings.num_rows, "epochs": final_epochs.num_rows}

@@ -163,7 +163,7 @@ def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Itera
             slice_scan = scan(plan, part, read, waits=False)
         if todo and goes_on_open(plan, slice_scan, begun_workers):
             del read, slice_scan
-            # What is read ahead is of another slice now.
+            # The rows that are read ahead belong to another slice now.
             reading.stop()
             todo.appendleft(join(part, todo.popleft()))
             reading = _Reading(plan, todo[0], ahead)
@@ -275,7 +275,7 @@ class _Fold:
         if self._plan.idle_inferred:
             self._pending = deque(self._settled(pending, self._reads(pending.scan)[0])[0] for pending in self._pending)
         undecided_scans = [pending.scan for pending in self._pending]
-        # Nobody asks which segments are open at the end of the run.
+        # Segments that are open at the end of the run are not needed.
         last = self._state.copy()
         for slice_scan in undecided_scans:
             last.add(slice_scan, {})

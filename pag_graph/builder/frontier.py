@@ -42,7 +42,7 @@ class Fronts:
 
     def __init__(self, plan: RunPlan, state: RunState) -> None:
         self._plan = plan
-        # What nobody logs comes no later; the last element is for messages that name no sender.
+        # Workers without a log send nothing more; the last element is for messages that name no sender.
         self._t = np.full(max(plan.workers) + 2, _EVER, np.int64)
         for worker in plan.workers:
             known = state.worker(worker)

@@ -81,7 +81,7 @@ def _blocks(log: TraceLog, worker: int, start: int) -> Iterator[tuple[dict[str, 
         read = read_columns(log, worker, row, high, _COLUMNS, KINDS)
         row = high
         block |= {name: np.concatenate((block[name], read[name])) for name in _COLUMNS}
-        # What an activation that does not end makes longer and longer is not looked at again for every row group.
+        # A block grows while an activation stays open; it is yielded again only when it has doubled.
         if chunk is chunks[-1] or len(block["kind"]) >= 2 * known:
             yield block, chunk is chunks[-1]
             known = len(block["kind"])

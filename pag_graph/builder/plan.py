@@ -204,7 +204,7 @@ def plan_run(
         message = f"slice_events is {slice_events}, and must be at least 1."
         raise InvalidParameterError(message)
     parameters = parameters or RuleParameters()
-    # What is looked at to cut the log is what is built first.
+    # The rows that are read to cut the log are the first that are built, so they are kept for that.
     log = (TraceLog.index(trace) if log is None else log).forward()
     workers = tuple(int(w) for w in trace.workers["worker"].to_pylist())
     facts = of(rules)
@@ -252,7 +252,7 @@ def _slices(plan: RunPlan, start: Mapping[int, int], parks: Collection[int], sli
     if of(plan.rules).epochs_are_islands:
         slices = cut_by_epoch(log, workers, slice_events)
     elif plan.idle_inferred and plan.tail and plan.trace.meta.idle_logged is None:
-        # What comes may say when workers had nothing to do, and then nothing of this is decided.
+        # Later events may still log idleness; until then it is open which rules hold, and the log is not cut.
         slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
     else:
         clocks, rules = plan.clocks, wait_rules(plan.rules)

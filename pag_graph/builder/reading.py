@@ -168,7 +168,7 @@ def check_order(trace: Trace, log: TraceLog, worker: int, low: int, high: int, c
         As `check_events`.
     """
     if in_order(columns["seq"], columns["epoch"], columns["t_ns"]) and all(
-        # What is in order has its least and its greatest value at its ends.
+        # A column in order has its least and greatest value at its ends.
         lowest <= values[0] and values[-1] <= highest
         for values, (lowest, highest) in ((columns[name], ORDER_LIMITS[name]) for name in ("seq", "epoch", "t_ns"))
         if len(values)

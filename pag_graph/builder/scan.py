@@ -202,7 +202,7 @@ def _arrivals(plan: RunPlan, worker: int, columns: Mapping[str, Any]) -> I64:
             f"Worker {worker}, event {seq}: arrived_ns is {arrived[row]}, after the read at {columns['t_ns'][row]}."
         )
         raise TraceFormatError(message, CONVERT_AGAIN, {"worker": worker, "seq": seq, "column": "arrived_ns"})
-    # What arrived never stays so: the clock is asked for none of them.
+    # Rows without an arrival stay NEVER; their times are not converted.
     return np.where(stated, plan.clocks[worker].common(np.where(stated, arrived, columns["t_ns"])), NEVER)
 
 

@@ -176,7 +176,7 @@ def _look_back(plan: RunPlan, number: int, read: SliceRows, stretch: Stretch, st
     births = _births(part, _births_in([slice_scan], plan))
     segments = known_segments(part, slice_scan, births)
     before = {worker for earlier in plan.slices[:number] for worker in earlier.rows}
-    # Who begins here was spawned here, as far as one can tell; in the run's first slice they need not be.
+    # A worker that begins in this slice was spawned here, unless it is the run's first slice.
     strangers = {worker for worker, (low, _) in part.rows.items() if low == 0} - births.keys() if number > 1 else ()
     worker_scans = slice_scan.workers
     ends = all(worker in worker_scans and worker_scans[worker].last is not None for worker in before)

@@ -131,7 +131,7 @@ def _contexts(
 
     births = run_summary.spawns.births
     segments = [known_segments(part, slice_scan, births) for part, slice_scan in zip(plan.slices, scans, strict=True)]
-    # Nobody asks how the last slice ends.
+    # Open segments at the end of the last slice are not needed.
     unknown = [number for number, open_ in enumerate(segments[:-1]) if open_ is None]
     items = composed(segments)
     if unknown:

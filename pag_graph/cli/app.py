@@ -138,7 +138,7 @@ def main() -> None:
             try:
                 app()
             finally:
-                # What does not fit any more is to be said now: later nobody could.
+                # A full disk or a closed pipe is reported by this flush; at exit it could not be caught.
                 sys.stdout.flush()
     except errors.PagGraphError as error:
         _fail(error)
@@ -245,7 +245,7 @@ def convert(
     console.print(f"Next: pag build {trace} STORE", style="dim")
 
 
-# What it does not know itself goes to the program, which has an option -h of its own.
+# Unknown options go to the program, which has an option -h of its own.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
 app.command(context_settings=_PASS_ON)(record)
 app.command()(check)

@@ -83,7 +83,7 @@ def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: st
         table.add_row(*(printable(_cell(row[name])) for name in columns))
     console = stdout()
     if not console.is_terminal:
-        # Nobody folds lines there: a column that is cut off is lost.
+        # Nothing is cut off where no terminal shows the lines.
         console.width = 10_000
     console.print(table)
 

@@ -164,7 +164,7 @@ class SparkMotifQuery(PlannedQuery):
                 # Only an order of all matches says which of them come first.
                 kept_columns += self.edge_order
             if edge.named and any(isinstance(lookup, Exclude) for lookup in plan.steps):
-                # What removes duplicates has to see all of an edge.
+                # Duplicates are found by all columns of an edge.
                 kept_columns = tuple(schema.names)
             edge_columns = {self._flat_name(edge.name, name): f.col(name) for name in dict.fromkeys(kept_columns)}
             read = {self._looked_up(vertex, column): _of_row(node, schema) for vertex, column, node in step.reads}
@@ -196,7 +196,7 @@ class SparkMotifQuery(PlannedQuery):
         if scan.where:
             frame = frame.filter(_all(scan, self.plan.shape.vertices))
         names = ("id", *self.plan.needs.get(scan.element, ()))
-        # What the answer needs of a vertex is looked up at its end.
+        # Columns of a vertex that only the answer needs are looked up when the answer is complete.
         return frame.select(*(f.col(name).alias(self._looked_up(scan.element, name)) for name in names))
 
     def _looked_up(self, vertex: str, column: str) -> str:

@@ -114,7 +114,7 @@ def spark_session(
         builder = builder.master(master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.sql.shuffle.partitions", str(2 * CORES))
-        # What Spark takes for a local relation it ships row by row, within the plan; 48 MB of it take minutes.
+        # Spark ships a local relation row by row, as part of the plan; 48 MB of rows take minutes.
         builder = builder.config("spark.sql.execution.arrow.localRelationThreshold", _LOCAL_RELATION)
         if master.startswith("local") or any(f"//{host}" in master for host in _LOOPBACK):
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")

@@ -215,7 +215,7 @@ class _Commit:
         if of_windows:
             tasks.append(partial(self._of_windows, delta, of_windows))
         if delta.before > NEVER:
-            # What a commit adds fits into memory; what many epochs answer is written as it comes.
+            # Answers about one commit fit into memory; answers about many epochs are written one by one.
             for answers_of_task in threads.each(lambda task: list(task()), tasks):
                 self._write_answers(answers_of_task)
         else:

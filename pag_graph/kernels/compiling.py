@@ -47,12 +47,12 @@ class _Cache(FunctionCache):
 
 def kernel(function: Function) -> Function:
     """Compile a function when it is first called with arguments of some types."""
-    # Nobody calls kernels from C: without an entry for that they compile faster.
+    # Kernels are not called from C: without an entry for that they compile faster.
     options: Any = {"nogil": True, "no_cfunc_wrapper": True}
     compiled: Any = numba.njit(**options)(function)
     # Where no folder can be written to, every process compiles for itself.
     with suppress(RuntimeError):
-        # What `cache=True` does, with a cache of our own.
+        # As `cache=True` does, but with the cache of this package.
         compiled._cache = _Cache(function)  # noqa: SLF001
     return cast("Function", compiled)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Bools = NDArray[np.bool_]
 
-# What workers do on an edge: who rests does nothing, as far as anybody knows, and waits for no worker.
+# What a worker does on an edge. A worker at REST does nothing that the log tells of, and waits for no worker.
 WORK, REST, WAIT, MESSAGE, SPAWN = 0, 1, 2, 3, 4
 
 # How a walk ended.

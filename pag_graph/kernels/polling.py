@@ -163,7 +163,7 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
         if code == START:
             useful = rows.role[row] in (PROCESSING, INFERRED)
             if useful:
-                # What progress it may be about: all since the operator ran last.
+                # It may be about any progress since the operator last ran.
                 first = not_below(progress[:known], max(ran[rows.operator[row]] + 1, back))
                 origin = progress[first] if first < known else -1
                 active = row

@@ -153,7 +153,7 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
         numbers[message, SRC], numbers[message, SRC_EPOCH] = send_id[place], send_epoch[place]
         numbers[message, DST], numbers[message, DST_EPOCH], numbers[message, READ] = read, epoch[row], read
         numbers[message, START], numbers[message, DURATION] = sent_at, t[row] - sent_at
-        # What it was for is not known yet.
+        # Operator and activation are not known yet.
         numbers[message, WHO], numbers[message, ACTIVATION] = ABSENT, ABSENT
         numbers[message, CHANNEL], numbers[message, BUFFERED] = channel[row], ABSENT
         numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]

@@ -176,7 +176,7 @@ def make_plan(
     undecided = any(len(block) > 2 for block, _ in blocks) and conditions.all  # noqa: PLR2004
     if count is not None and (undecided or always_count):
         counts = count([*(item.scan for item in inputs.values()), *lookups.values()])
-    # What is left after the scans is what later steps need columns for.
+    # Conditions that no scan checks need their columns in later steps.
     needs: dict[str, dict[str, None]] = {}
     for node in conditions.left:
         for column in columns_of(node):

@@ -151,7 +151,7 @@ class PlannedQuery:
             One line per step.
         """
         if any(step.estimate is None for step in self.plan.steps):
-            # What was read is read for the plan that it replaces.
+            # Cached properties belong to the plan that is replaced.
             for cached in self._of_plan:
                 self.__dict__.pop(cached, None)
             self.plan = self._planned(always_count=True)

@@ -59,7 +59,7 @@ def copy(target: Path, home: Path | None = None, *, replace: bool = False, progr
             raise Neo4jError(message, f"Stop it: `pag neo4j stop --home {folder}`.", {"home": str(folder)})
     with held(target):
         (target / READ_ONLY).touch()
-    # What a killed call has left there is written over.
+    # A dump that a killed call left is overwritten.
     between, overwrite = target / "import", "--overwrite-destination=true"
     report("dump", 0, 1)
     server.administer(["database", "dump", "neo4j", f"--to-path={between}", overwrite], source)

@@ -167,7 +167,7 @@ def _fetch(jars: Sequence[Jar], staging: Path, report: Progress) -> list[str]:
         error = MissingExtraError.from_extra(what="Fetching Neo4j", extra="neo4j")
         raise error from absent
     repository = staging / "repository"
-    # What is left there arrived in part: whole jars leave it.
+    # Files left there arrived in part: complete jars are moved out of it.
     shutil.rmtree(repository, ignore_errors=True)
     repository.mkdir(parents=True)
     for jar in jars:

@@ -110,7 +110,7 @@ def _logged(rows: PolledRows | WorkerRows, role: I8, innermost: I32) -> polling.
     kind = rows.kind
     ends_step = (kind == act.STOP) | (kind == act.START)
     by_itself = (innermost < 0) & ~ends_step & (kind != _ARRIVAL) & (kind != act.RECEIVE)
-    # Whatever is open, the program itself does these.
+    # The program itself does these, whichever activation is open.
     by_itself |= (kind == act.EPOCH_END) | (kind == SPAWN) | (kind == EXIT)
     return polling.LoggedRows(kind, rows.t, rows.operator, role, innermost, by_itself, rows.gaps)
 

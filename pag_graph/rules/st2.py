@@ -149,7 +149,7 @@ def build_columns(
     -----
     Linear in the events, plus hash joins of the messages.
     """
-    # What was prepared has no scopes any more.
+    # A prepared log has no scopes.
     scopes = np.sort(_scopes(operators.slice(0, 0) if prepared else operators))
 
     def chained(log: WorkerRows) -> tuple[_Part, _Ends, _I64]:
@@ -413,7 +413,7 @@ def _chain(
         epochs[vertex] = epoch[slot[vertex]]
         pos[vertex] = 2 * (slot[vertex] + first_order)
         first = vertex == 0 or epochs[vertex] != epochs[vertex - 1]
-        # What leads to a progress receive is waiting: a segment begins behind it.
+        # The edge to a progress receive is waiting, so a segment begins after it.
         begins = first or after == PROGRESS_RECEIVE
         segment[vertex] = pos[vertex] if begins else segment[vertex - 1]
         if first:

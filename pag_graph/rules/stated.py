@@ -214,7 +214,7 @@ def worker_graph(rows: WorkerRows, surveyed: StatedSurvey, judged: StatedJudged,
     mark = np.searchsorted(surveyed.mark_rows, row)
     state = _state(rows, surveyed, judged.innermost, before.activities)
     kind, operator, activation, inferred = (values[mark] for values in state)
-    # Whatever level is shown, a wait is a wait where a message ended it, and nothing else is one.
+    # At every level an edge is a wait only where a message ended it.
     kind[kind == _WAITING] = _BUSY
     kind[judged.waits_at[mark] == 1] = _BUSY
     kind[np.searchsorted(row, judged.dismissed)] = _UNKNOWN

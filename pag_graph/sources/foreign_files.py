@@ -70,7 +70,7 @@ def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = B
                 if not pa.types.is_primitive(column.type):
                     column.validate(full=True)
             rows_read += batch.num_rows
-            # What else a schema says of its columns may be anything, and is nothing to us.
+            # Only the names are taken from the schema: its metadata may hold anything.
             yield pa.RecordBatch.from_arrays(batch.columns, names=list(batch.schema.names))
     if rows_read != stated:
         lack = OSError(f"its footer states {stated} rows, but it holds {rows_read}")
@@ -111,7 +111,7 @@ def iter_frames(file: Path, columns: Schema, rows: int = BATCH_ROWS) -> Iterator
 def _fitting(values: pl.Series, kind: type[pl.DataType]) -> pl.Series:
     """Give a column the type asked for where no value changes by it."""
     if values.dtype.is_float() and kind == pl.Int64:
-        # Whole numbers with gaps are floats to some writers, and a gap is no number.
+        # Some writers store whole numbers with gaps as floats, and a gap as NaN.
         values = values.fill_nan(None)
         broken = (values.round(0) != values) | (values.abs() > _EXACT)
         if broken.any():

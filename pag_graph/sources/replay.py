@@ -245,7 +245,7 @@ def _publish(trace: Trace, target: Path, portions: list[_Due], clock: _Clock) ->
 
     def give(portion: _Due) -> None:
         hidden = target / _HIDDEN / portion.name
-        # What it tells of its age is when it came.
+        # The file's time is the time when it arrives.
         os.utime(hidden)
         hidden.replace(target / EVENTS / portion.name)
 

@@ -63,7 +63,7 @@ _KEPT_ROWS = 4 * _PART_ROWS
 _ROW_BYTES = 1_000
 """Memory of a row that is kept, as it was read and as an event."""
 _MOST_FILES = 1_000
-# What a row must state to make an event of its kind.
+# Columns that a row must have to become an event of its kind.
 _NEEDED = {
     EventKind.START: ("operator",),
     EventKind.STOP: ("operator",),
@@ -293,7 +293,7 @@ class _Pieces:
 
     def __init__(self, source: Path, columns: Schema) -> None:
         self._source, self._columns = source, columns
-        # What is small is kept: to decode it again takes longer than anything else.
+        # The rows of a small file are kept: decoding them again takes longer than all other steps.
         rows = parquet_rows(source)
         self.whole = rows <= _KEPT_ROWS and lacking(rows * _ROW_BYTES) is None
         self._kept = list(self._read()) if self.whole else None

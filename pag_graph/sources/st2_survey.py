@@ -70,7 +70,7 @@ class Survey:
             events["seq"].filter(is_activation).to_numpy(),
         )
         if (open_before := self._open.get(worker)) is not None:
-            # What is still open comes first again.
+            # Activations that are still open come before the new rows.
             rows = _Activations(
                 np.concatenate((open_before.step, rows.step)),
                 np.concatenate((open_before.operator, rows.operator)),

@@ -78,7 +78,7 @@ def check_target(path: Path, mode: Mode) -> StoreInfo | None:
         hint = "Add new epochs with `--append`, build anew with `--replace`, or choose another place."
         raise StoreExistsError(message, hint, {"path": str(path), "run_id": info.run["run_id"]})
     if info is None and path.exists():
-        # What a killed build left is invisible and may stay; anything else is somebody's.
+        # Files of a killed build are invisible and may stay; any other file belongs to the user.
         foreign = [] if not path.is_dir() else [p.name for p in path.iterdir() if not _is_ours(p)]
         if foreign or not path.is_dir():
             message = f"{path} exists and is not a store" + (f": it holds {foreign[0]}." if foreign else ".")
@@ -147,7 +147,7 @@ def commit(
     commit_id = uuid.uuid4().hex
     transaction = (f"{APP}{run['run_id']}", closed_epochs)
     pinned = _Pinned(previous, {}, {}, {}, {})
-    # What was written before there was a table lacks its rows for good.
+    # A store of an older format lacks the rows of newer tables, so its format stays.
     version = previous.format_version if keep and previous is not None else STORE_FORMAT_VERSION
     try:
         _check_latest(path, previous)
@@ -315,7 +315,7 @@ def _publish(
     previous: StoreInfo | None,
 ) -> TableState:
     """Add the version of `epochs` that pins all tables: of builds that begin with the same state, one can."""
-    # Whoever publishes after this look takes the number that `write_version` is about to ask for.
+    # A build that publishes after this check takes the number that `write_version` is about to ask for.
     _check_latest(directory.parent, previous)
     now = _write(directory, step, {COMMIT_KEY: content, CHECKSUM_KEY: checksum_of(content)}, transaction)
     note_newest(directory, now.version)

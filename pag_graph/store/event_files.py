@@ -93,7 +93,7 @@ def inspect(root: Path, name: str, status: os.stat_result | None) -> EventFile:
         if not metadata.num_rows:
             return EventFile(name=name, rows=0, workers=(), size_bytes=size, mtime_ns=mtime)
         places = {column: place for place, column in enumerate(metadata.schema.names)}
-        # Nobody reads the workers again, so what lacks one must show here.
+        # The column of workers is not read again, so a row without a worker must be found here.
         required = parquet.schema.column(places["worker"]).max_definition_level == 0
         rows = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         groups = tuple(_row_group(row_group, places, required=required) for row_group in rows)

@@ -328,7 +328,7 @@ def clean_beside(target: Path, *, dry_run: bool = False) -> dict[Path, int]:
             continue
         for path in leftovers:
             size = size_of(path)
-            # What may not be touched stays.
+            # Files without permission to remove them stay.
             with suppress(OSError):
                 if _clean(path, parent, dry_run=dry_run):
                     removed[path] = size

@@ -103,7 +103,7 @@ def staging(store: Path, *, alone: bool = True) -> Iterator[Path]:
             try:
                 yield folder_held / "slices"
             except BaseException:
-                # What went wrong is what counts: if this fails too, the next build does it.
+                # The first error is the one to report: if this fails too, the next build removes the files.
                 with suppress(PagGraphError, OSError):
                     _remove_unfinished(store, own_folder=folder_held, failed=True)
                     if not alone:
@@ -126,7 +126,7 @@ def _remove_unfinished(store: Path, *, own_folder: Path, failed: bool = False) -
     files, builds = _files(store), _builds(store, own_folder)
     if builds.living or builds.unknown:
         if failed:
-            # Nobody can tell our files from theirs: an empty folder says to the next build to look.
+            # Files of this build cannot be told from those of others: an empty folder makes the next build look.
             (store / f"{STAGING}{uuid.uuid4().hex}").mkdir()
         return
     if builds.dead or failed:
@@ -213,7 +213,7 @@ def _lives(directory: Path) -> dict[str, list[tuple[int, int]]]:
     began: dict[str, int] = {}
     lives: dict[str, list[tuple[int, int]]] = {}
     if known and known[0] > 0:
-        # What came before is gone from the log.
+        # Earlier versions are gone from the log.
         began = dict.fromkeys(read_state(directory, known[0]).files, -1)
     for version in known:
         added, removed = changes(directory, version)

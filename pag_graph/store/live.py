@@ -117,7 +117,7 @@ def read_timings(store: Path) -> pa.Table:
     with refusals(file, "", StoreError):
         lines = file.read_bytes().split(b"\n")
     for line in lines:
-        # Who is killed may leave half a line.
+        # A killed process may leave half a line.
         with suppress(ValueError, KeyError, TypeError):
             row = orjson.loads(line)
             rows.setdefault(row["epoch"], {name: int(row[name]) for name in TIMINGS.names})

@@ -322,7 +322,7 @@ def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
     for item, logged_before in zip(log, [None, *log], strict=False):
         before = None if item.after_gap else logged_before
         if item.after_gap:
-            # What is open there may have stopped.
+            # An activation that is open before the gap may have stopped in it.
             _not_stopped(top, graph)
             top = None
         if item.kind == "start":
@@ -488,7 +488,7 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     if limit is not None and end - interval.last_park.t >= limit:
         interval.type = "idle"
     elif interval.cut:
-        # What is missing may have explained it.
+        # The missing events may have explained the pause.
         interval.type = "unknown"
     elif any(activation.is_work for activation in interval.starts):
         interval.type = "input_wait"

@@ -58,7 +58,7 @@ class Applications:
         self._lock = Lock()
         self._results: Path | None = None
         self._end = ExitStack()
-        # What was made for the pages is removed when the process ends, or earlier with this object.
+        # Stores that were built for the pages are removed with this object, at the latest when the process ends.
         weakref.finalize(self, self._end.close)
         library.graph_of_log = self.graph
 

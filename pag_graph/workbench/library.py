@@ -153,7 +153,7 @@ class Library:
         opened = self._known(name)
         if opened is not None:
             return opened
-        # Nobody waits for a graph that is being made but those who ask for it.
+        # Only requests for a graph that is being built wait for it.
         log, path = None, self.stores().get(name)
         if path is None and (graph := self.graph_of_log(name)) is not None:
             log, path = graph

@@ -174,7 +174,7 @@ class Dataflow:
             total = sum(count for _, count in counts)
             if node != start and total:
                 weights[node] = [(link, count / total) for link, count in counts if count]
-        # What depends on a node without counts has no share of its own either.
+        # A node that depends on one without counts has no share either.
         known = {start, *weights}
         while True:
             lost = {

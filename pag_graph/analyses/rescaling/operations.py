@@ -311,7 +311,7 @@ def _completed(
     operation: Operation, following: Operation | None, marks: Sequence[Mark], worked: Mapping[int, int]
 ) -> Operation:
     """Add the steps, the first work, and when it was ready where no client step says that."""
-    # What is asked for later has steps of its own, also where it makes no operation.
+    # Steps after a later request belong to that request, even if it makes no operation.
     later_requests = [mark.start_ns for mark in marks if mark.name == "request" and mark.start_ns > operation.birth_ns]
     until_ns = min([*later_requests, *([] if following is None else [following.request_ns])], default=None)
     steps = tuple(

@@ -241,7 +241,7 @@ class Rescaling(Report):
     def _latency(self) -> list[Row]:
         epochs, count = self.epochs, len(self.epochs.epoch)
         operation_and_phase: list[tuple[int | None, str]] = [(None, START)] * count
-        # What lies after one operation and before the next is listed with the first.
+        # Epochs between two operations are listed with the first of the two.
         for number, course in reversed(list(enumerate(self.courses))):
             for phase in PHASES:
                 for place in course.places(epochs, phase).tolist():

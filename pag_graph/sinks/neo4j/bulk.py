@@ -240,7 +240,7 @@ class ImportFiles:
             start_ns, end_ns = group[0].start_ns, group[-1].end_ns
             new_events = content.events
             if not keep and start_ns:
-                # What lies before is written.
+                # Events before the group are written already.
                 new_events = new_events.filter(pl.col("t_ns") > start_ns)
             events = pl.concat([events, new_events]).unique("id") if events.width else new_events
             activities = _merged([activities, content.activities]) if activities.width else content.activities

@@ -311,7 +311,7 @@ class _Load:
             with lease_context if held is None else nullcontext(held.lease) as lease:
                 writer = Writer(self.driver, lease)
                 writer.beside = () if held is None else held.beside
-                # Who loads again and again has no use for what is long done.
+                # A follower loads often, and needs only the epochs from the first one to load on.
                 since = _ALL if held is None else min(epoch_ids, default=_ALL)
                 prepare = partial(self._prepare, writer, epoch_ids, since)
                 details, hidden = patiently(prepare, self.options.patience_s, writer)
@@ -392,7 +392,7 @@ class _Load:
         for window in windows:
             epoch = window.epoch
             assert epoch is not None  # noqa: S101  (windows of epochs have a number)
-            # What is there in more detail stays so.
+            # An epoch that is loaded in more detail keeps it.
             detail_there = details.get(epoch, self.options.detail)
             detail = detail_there if detail_there.covers(self.options.detail) else self.options.detail
             last = groups[-1].windows[-1].epoch if groups else None

@@ -294,7 +294,7 @@ def _set(name: str, columns: tuple[str, ...], *, carries_run: bool = False) -> s
     """Write a SET of listed properties: faster than of whole maps, and null removes what was there."""
     if not columns:
         return ""
-    # What is critical in one window stays so when another one is loaded that shows it too.
+    # An activity that is critical in one window stays critical when an overlapping window is loaded.
     values = {
         column: f"coalesce(${column}[i], {name}.{column})" if column == "critical" else f"${column}[i]"
         for column in columns

@@ -174,7 +174,7 @@ def _portions(
     """Put epochs together whose content fits into memory, the earliest first."""
     edges = dict(run.epochs.select("epoch", "edges").iter_rows())
     stuck = [epoch for epoch, detail in details.items() if epoch not in edges and detail is not Detail.SUMMARY]
-    # What the last of them shows nobody can tell any more.
+    # The store has these epochs no longer, so nothing says which nodes the last of them shares with the next.
     first = max(stuck, default=-1) + (1 if stuck else 0)
     part: dict[int, Detail | None] = {}
     room = group_edges

@@ -189,7 +189,7 @@ class Sender:
                 with self._changed:
                     if self._broken or self._closed or self.refused is not None:
                         return
-                    # What was acknowledged is in front.
+                    # Acknowledged portions are at the front.
                     while self._waiting and self._waiting[0].last < self._next.get(self._waiting[0].worker, 0):
                         heard = self._waiting.popleft()
                         if sent:
