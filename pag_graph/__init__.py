@@ -64,7 +64,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    # Polars and Arrow take half a second to load, numba as much again: only who uses them pays for it.
+    # Polars and Arrow take half a second to load, numba as much again, so they are loaded when they are used.
     if name == "__version__":
         from importlib.metadata import version
 

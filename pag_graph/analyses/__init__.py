@@ -88,7 +88,7 @@ def all_analyses() -> tuple[Analysis[Any], ...]:
 
 
 def __getattr__(name: str) -> Any:
-    # To list them takes no time, to import them all a second: only who wants all definitions waits for it.
+    # Names are listed at once; importing all definitions takes a second, so it is done when they are asked for.
     if name == "ANALYSES":
         return tuple(entry.load() for entry in _ENTRIES)
     message = f"module {__name__!r} has no attribute {name!r}"

@@ -450,7 +450,7 @@ def _closed(base: WindowGraph) -> tuple[WindowGraph, I64, I64]:
     cut = base.to_after[row]
     idle = row[cut & base.is_type(ActivityType.WAITING)[row]]
     if len(idle):
-        # Where everybody waits, time that nobody used is all that there is to walk (see `critical_path`).
+        # Where all workers wait, the path walks over unused time, whose type is unknown (see `critical_path`).
         at_end = np.zeros(rows.height, np.bool_)
         at_end[idle] = True
         kind = pl.when(pl.Series(at_end)).then(pl.lit(UNKNOWN, rows.schema["type"])).otherwise("type")

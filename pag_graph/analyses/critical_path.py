@@ -296,7 +296,7 @@ def _cut(edges: pl.DataFrame, windows: Sequence[Window], window: I64) -> pl.Data
         # A cut vertex exists in the snapshot only: -1 where the window starts, -2 where it ends.
         src=pl.when(cut_start).then(-1).otherwise("src"),
         dst=pl.when(cut_end).then(-2).otherwise("dst"),
-        # Where everybody waits, time that nobody used is all that there is to walk.
+        # Where all workers wait, the path walks over unused time, whose type is unknown.
         type=pl.when(pl.col("type") == WAITING).then(pl.lit(UNKNOWN, TYPES)).otherwise("type").cast(pl.String),
         start_ns=start,
         duration_ns=pl.min_horizontal("end_ns", end) - start,

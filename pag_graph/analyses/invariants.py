@@ -247,7 +247,7 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least: int) ->
         .with_columns(pl.col("observed").fill_null(0))
         .filter(pl.col("observed") < least)
     )
-    # Mostly nobody is silent, and no edge needs to be read.
+    # Mostly no worker is silent, and no edge needs to be read.
     low, high = (below_limit["epoch"].min(), below_limit["epoch"].max()) if below_limit.height else (0, -1)
     last = (
         run.between("edges", low, high)  # type: ignore[arg-type]

@@ -125,7 +125,7 @@ def _memory(
     """Return what is needed to go on as of any of the last epochs."""
     epochs = known_rounds["epoch"]
     first, last = int(epochs.tail(_EPOCHS)[0]), int(epochs[-1])
-    # Of each key what is in these epochs, and as many values before as limits look at.
+    # Per key: the values of these epochs, and as many earlier ones as limits look at.
     earlier_values = (
         observed.filter(pl.col("epoch") < first).sort("epoch").group_by(KEY, maintain_order=True).tail(parameters.over)
     )

@@ -285,7 +285,7 @@ def _records(evidence: Evidence) -> Iterator[Statement]:
         worker=min(receivers) if is_only_receiver else None,
         share=1.0 if is_only_receiver else None,
     )
-    # The rows of k-hops name senders only; who sends data to one worker alone has a receiver.
+    # The rows of k-hops name senders only; the receiver is known where a sender sent data to one worker alone.
     hops: dict[str, list[Any]] = {}
     for (kind, worker), share in evidence.hops.items():
         receiver = {b for a, b in sent if a == worker}

@@ -225,7 +225,7 @@ def _middle(bounds: F64, a: I64, b: I64, delay: I64) -> tuple[I64, bool]:
         if np.isfinite(lower) and np.isfinite(upper):
             offset[clock] = int((lower + upper) // 2)
         else:
-            # Bound from one side at most: as near to what was recorded as messages allow.
+            # Bound from one side at most: the offset is as near to the recorded one as messages allow.
             offset[clock] = int(min(max(0.0, lower), upper))
         # The choice binds the other clocks: this clock is now at a fixed distance from the first, in both directions.
         chosen = float(offset[clock])

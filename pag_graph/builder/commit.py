@@ -273,5 +273,5 @@ def _last_of(info: StoreInfo) -> int:
     last = info.scan("epochs").select(pl.col("epoch").max()).collect().item() if complete else None
     if last is not None:
         return int(last)
-    # Releases that did not tell closed from answered answered what was closed.
+    # Older releases did not distinguish closed from answered epochs: all closed ones were answered.
     return int(info.run.get("last_answered_epoch", info.run["last_closed_epoch"]))

@@ -57,7 +57,7 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
         Remark("stop_without_start", warning, "ignored; the time before it has the type of what was open", stray_stop),
         Remark("stop_of_outer_activation", warning, "closed the activations inside it as well", stop_of_outer),
     ]
-    # Where rows are missing, no stop of what is open there will come.
+    # An activation that is open before missing rows has no stop after them.
     not_stopped = np.flatnonzero(np.isin(judged.trouble, (CUT_BY_GAP, OPEN) if rows.ends_log else (CUT_BY_GAP,)))
     remarks_of_worker.append(
         Remark("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", not_stopped)
@@ -273,7 +273,7 @@ def of_lives(
         )
         for name, spawns in sorted(odd.items())
     ]
-    # Where nobody is ever spawned, all workers are simply there from the beginning.
+    # In a run without spawns all workers exist from the beginning.
     begins = {worker: first.t for worker in plan.workers if (first := state.worker(worker).first) is not None}
     orphans = [worker for worker in plan.workers if births and worker not in births and begins.get(worker, 0) > 0]
     if orphans:

@@ -207,7 +207,7 @@ class _Fold:
         self._pending: deque[_PendingSlice] = deque()
         self._results: list[SliceResult] = []
         self._scanned_again = 0
-        # Of all that was scanned: what is behind a slice can say who was born in it.
+        # Spawns of all scanned rows: rows after a slice can tell which workers were born in it.
         self._spawns: list[Spawn] = list(state.spawns)
         self._first = {worker: known.first for worker, known in state.workers.items() if known.first is not None}
 

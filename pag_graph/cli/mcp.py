@@ -65,7 +65,7 @@ def mcp_server(logs: LogFolder) -> MCPServer[Any]:
         try:
             return json.dumps(ask(), ensure_ascii=False)
         except (PagGraphError, OSError) as error:
-            # Logs come and go while somebody asks: that is no fault of this program.
+            # Logs may come and go while a question is answered; that is no error of this program.
             raise ToolError(str(error)) from error
 
     def list_logs(start: int = 0) -> str:

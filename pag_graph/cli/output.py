@@ -43,7 +43,7 @@ def _console(*, soft_wrap: bool = False, stderr: bool = False) -> Console:
 
     Without ``markup=True`` brackets and colons mean nothing, and nothing that a terminal obeys goes through.
     """
-    # Rich takes a while to load: only those wait who print.
+    # Rich takes a while to load, so it is loaded when something is printed.
     from rich.console import Console
     from rich.text import Text
 
@@ -175,7 +175,7 @@ def compiling(*parts: str, quiet: bool, report: Callable[[str, int, int], None])
 
     def tell(label: str, done: int, total: int) -> None:
         if done == 0:
-            # Half a minute on a slow machine: said as well where nobody sees a bar.
+            # Half a minute on a slow machine: said also where no bar is shown.
             stderr().print(f"Compiling {total} kernels, once per installation.", style="dim")
         report(label, done, total)
 

@@ -410,7 +410,7 @@ class Run:
         """Bound the epochs that events at or after some instants can have, so that files without them are not read."""
         if self.epochs_are_islands:
             return np.zeros(len(starts), np.int64)
-        # A row stands for all epochs after the row before it: those that nobody ended have none of their own.
+        # A row stands for all epochs after the row before it: epochs that no worker ended have no row.
         before = -1 if self.info.removed is None else self.info.removed.last_epoch
         lowest = self.epochs.select("exit_ns", lowest=pl.col("epoch").shift(1, fill_value=before) + 1)
         by_exit = lowest.drop_nulls().sort("exit_ns", descending=True)

@@ -85,7 +85,7 @@ def _word(type_: Any) -> str:
         return f"{named.__module__.rpartition('.')[2]}.{named.__name__}({';'.join(map(_word, tuple_type.types))})"
     if not isinstance(type_, Array):
         return str(type_)
-    # Another layout than C has a word of its own, so that it is not taken for what is expected.
+    # A layout other than C is named, so that it does not match the expected types.
     layout = "" if type_.layout == "C" else type_.layout
     return f"{type_.dtype}[{',' * (type_.ndim - 1)}]{layout}{'' if type_.mutable else '!'}"
 

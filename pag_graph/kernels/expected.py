@@ -70,7 +70,7 @@ def missing(name: str, types: str) -> bool:
     expected = variants(_Now.parts)
     if (name, types) not in expected:
         return False
-    # Once: what is still missing then is compiled by its caller.
+    # Only once: kernels that are missing after that are compiled when they are called.
     _Now.parts = frozenset()
     _compile(expected, _Now.tell or (lambda *_: None))
     return True

@@ -268,7 +268,7 @@ def _find_sources(edges: Edges, window: _Window, waits: bool, scratch: Scratch) 
             place = not_below(ids, vertex)
         source[step] = place if place < vertices and ids[place] == vertex else -1
         if waiting[begin + step] and not waits:
-            # Nothing arrives there, so nobody walks over it.
+            # No edge leads to this target, so no walk takes the wait.
             target[step] = vertices
 
 

@@ -181,7 +181,7 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
             progress[known] = row
             known += 1
         if useful:
-            # Progress tells of what was done: where no work is known, of something in its step that nobody logged.
+            # Progress tells of work; where no work is known, of work in its step that was not logged.
             alone = steps.begin[row] if code == PROGRESS_SEND else row
             begin[causes] = rows.t[origin if origin >= back else alone]
             end[causes] = rows.t[steps.end[row]]

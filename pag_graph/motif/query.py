@@ -91,7 +91,7 @@ def ask(
         for first, second in _named_pairs(motif):
             node = _different(first, second, shape)
             condition = node if condition is None else Binary("and", condition, node)
-    # A column that does not exist is told now, and not when the answer is asked for.
+    # A column that does not exist is refused now, not when the answer is computed.
     chosen_fields(motif, shape, columns)
     return Question(motif=motif, condition=condition, columns=tuple(columns) if columns else None, shape=shape)
 

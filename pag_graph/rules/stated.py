@@ -84,7 +84,7 @@ def safe_cut(_parks: Callable[[], bool]) -> Wanted:
 
 
 def _begins_activity(before: I8, kind: I8, _after: I8) -> NDArray[np.bool_]:
-    # A wait ends with what is read in its last instant, before another activity starts: so no wait is cut in two.
+    # A wait ends with the reads of its last instant, before another activity starts, so no wait is cut in two.
     return np.equal(kind, START) & np.equal(before, STOP)
 
 

@@ -179,7 +179,7 @@ def commit(
         _check_latest(path, previous)
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
-    # By its number: somebody else may have committed since.
+    # By its number: another process may have committed since.
     return replace(_read_committed(path, pinned.versions["epochs"], commit_id), tips=pinned.tips, _tables=pinned.tables)
 
 

@@ -326,7 +326,7 @@ def open_store(path: Path) -> StoreInfo:
 def committed_state(path: Path) -> StoreInfo | None:
     """Do as `open_store`, but return None where nothing is committed."""
     directory = path / "epochs"
-    # In this order: what is noted before is there.
+    # In this order: a version that is noted exists when it is looked for.
     noted = newest_known(directory)
     newest = latest(directory, since=noted)
     if noted > newest:

@@ -115,7 +115,7 @@ def _lock_new(folder: Path) -> int | None:
         marker = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except FileNotFoundError:
         return None
-    # Without locks nobody can tell whether this process lives, so that its folder counts as unknown.
+    # Without locks other processes cannot tell whether this one lives, so its folder counts as unknown.
     if lock(marker) is Lock.OTHERS or not is_still(marker, folder / _LOCK):
         os.close(marker)
         return None
@@ -150,7 +150,7 @@ def _use(marker: int, folder: Path) -> Use:
     if locked is Lock.OTHERS:
         return Use.LIVING
     if locked is Lock.NONE or not is_still(marker, folder / _LOCK):
-        # There are no locks here, or somebody else removes it right now.
+        # There are no locks here, or another process is removing the folder.
         return Use.UNKNOWN
     try:
         maker = json.loads(os.pread(marker, 4096, 0) or b"{}")

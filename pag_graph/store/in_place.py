@@ -324,7 +324,7 @@ def clean_beside(target: Path, *, dry_run: bool = False) -> dict[Path, int]:
         try:
             leftovers = sorted(Path(entry) for entry in os.scandir(parent) if pattern.fullmatch(entry.name))
         except OSError:
-            # There is no such folder, or it is somebody else's.
+            # There is no such folder, or another user owns it.
             continue
         for path in leftovers:
             size = size_of(path)

@@ -136,7 +136,7 @@ def _remove_unfinished(store: Path, *, own_folder: Path, failed: bool = False) -
 def _remove(files: Mapping[Path, int], folders: Sequence[Path]) -> None:
     for file in files:
         remove(file)
-    # They go last: as long as one is there, somebody looks.
+    # Folders are removed last: as long as one exists, the next build looks for leftovers.
     for folder in folders:
         with claimed(folder) as use:
             if use is not Use.LIVING:

@@ -87,7 +87,7 @@ def add_timings(folder: Path, rows: Sequence[Mapping[str, int]]) -> None:
         If the file system refuses.
     """
     with refusals(folder / _TIMINGS, "", StoreError), (folder / _TIMINGS).open("ab") as file:
-        # Behind half a line, which somebody left who was killed, a new one begins.
+        # A killed process may have left half a line, so a new line begins.
         file.write(b"\n" + b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
 
 

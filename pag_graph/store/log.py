@@ -402,7 +402,7 @@ def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]
         try:
             _check_rows(table, where)
         except TraceFormatError:
-            # The message names the event, though nobody asked for the columns that do.
+            # The message names the event, so the columns that identify it are read as well.
             names = list(dict.fromkeys(["worker", "seq", *columns]))
             _check_rows(read_groups(parquet, [row_group], names, where=where), where)
             raise

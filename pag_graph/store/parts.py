@@ -110,7 +110,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
         content = content.cast(schema)
     directory = store / table
     footers: list[pq.FileMetaData] = []
-    # In memory first: the checksum is that of what was meant, whatever the disk makes of it.
+    # In memory first: the checksum is that of the bytes as they were written, also if the disk damages them.
     file = pa.BufferOutputStream()
     path = f"{PROVISIONAL if provisional else _FINAL}{uuid.uuid4().hex}"
     try:
@@ -119,7 +119,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
             file,
             compression="lz4",
             row_group_size=_ROW_GROUP,
-            # Statistics of words are made anew for every batch, and take longer than the words; nobody skips by them.
+            # Statistics of words are made for every batch and take longer than the words; no reader skips by them.
             write_batch_size=_ROW_GROUP,
             write_statistics=integers,
             metadata_collector=footers,

@@ -88,7 +88,7 @@ class RowGroups:
         size, last = 0, {}
         for worker, groups in self._of.items():
             size += groups[-1].table.nbytes
-            # Where nobody can tell whether a file is the same one, it is read again.
+            # A file that cannot be told from another one is read again.
             if size <= _GROWING_BYTES and min(groups[-1].chunk.of_file) >= 0:
                 last[worker] = groups[-1:]
         return last

@@ -125,7 +125,7 @@ def parse_json(text: str) -> Any:
     except json.JSONDecodeError:
         raise
     except ValueError as error:
-        # Python itself says how to lift its limit of digits, which is no advice for who wrote the file.
+        # Python's own message says how to lift its limit of digits, which does not help the writer of the file.
         if "digits" not in str(error):
             raise
         message = "it holds a number of thousands of digits"

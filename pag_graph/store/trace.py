@@ -324,7 +324,7 @@ def check_trace_place(target: Path, *, replace: bool) -> None:
     if not replace:
         message = f"{target} exists already."
         raise StoreExistsError(message, "Choose another place, or replace it with `--replace`.", {"file": str(target)})
-    # A slip of the pen must not cost somebody a folder that is no trace at all.
+    # A mistyped name must not remove a folder that is no trace.
     if not (target / META).is_file() and not (target.is_dir() and not any(target.iterdir())):
         message = f"{target} exists and is not a trace, so it is not replaced."
         raise StoreExistsError(message, "Choose another place, or remove it yourself.", {"file": str(target)})

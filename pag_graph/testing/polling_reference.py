@@ -138,7 +138,7 @@ def _own_causes(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_n
             continue
         alone = place
         if row.kind == "progress_send":
-            # Something in its step is told of, though nobody logged what.
+            # The progress tells of work in its step that was not logged.
             alone = next((first for first, last in steps if first <= place <= last), place)
         begin = next((p for p in origins if reaches(p, place)), alone)
         end = next((last for first, last in steps if first <= place <= last), place)

@@ -309,7 +309,7 @@ def _unread(logs: list[list[_Item]], readers: defaultdict[int, set[int]], lives:
         if item.kind in {"send", "progress_send"}:
             missing = (1 if item.kind == "send" else len(logs)) - len(readers[item.id])
             if item.kind == "progress_send" and missing > 0:
-                # Not due at who joins later, or has left. `begin` of a worker without a birth is the run's.
+                # Workers that join later or have left do not receive it. Without a birth, `begin` is the run's.
                 absent = [life for life in lives if item.t < life.begin or (life.exits and item.t > life.end)]
                 missing = max(missing - len(absent), 0)
             if missing:
@@ -455,7 +455,7 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     def known(item: _Item) -> bool:
         return _arrival_known(item, trace)
 
-    # Where nobody parked, a message that no step looked for since it was sent may have been there.
+    # Without a park, a message may have been there since it was sent if no step looked for it.
     if any(item.came < begin and (known(item) or (interval.polled and item.looked < begin)) for item in interval.reads):
         interval.type = "busy"
         return

@@ -144,7 +144,7 @@ class SmallTrace:
             numbered = [replace(event, seq=seq) for seq, event in enumerate(log, 1)]
             for _ in range(chance.randrange(4)):
                 first = chance.randrange(len(numbered)) if numbered else 0
-                # That the last ones are lost nobody could tell.
+                # The loss of the last events would show nowhere, so they stay.
                 del numbered[first : min(first + chance.randint(1, 3), len(numbered) - 1)]
             logs.append(tuple(numbered))
         return replace(self, events=tuple(logs), gapless=True)

@@ -66,7 +66,7 @@ class Applications:
         """Return the logs by their names in addresses, which say nothing of where they are."""
         logs: list[LogFiles] = []
         for place in self._library.places:
-            # Where there is none, there are stores.
+            # A place without event logs holds stores.
             with suppress(TraceFormatError):
                 logs += find_logs(place)
         return {name_of(log.files[0]): log for log in logs[:MOST]}

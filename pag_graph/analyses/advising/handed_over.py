@@ -105,7 +105,7 @@ class FlowRows:
             for reached_operator, shares in self._shares[operator].items():
                 for column, worker in enumerate(workers):
                     cell, likely = place_of[reached_operator] * len(workers) + column, shares[worker].likely
-                    # Every thread has one port in its way, so what is taken from it is taken once.
+                    # Every thread has one port on its way, so its work is taken off once.
                     if likely > share[cell]:
                         share[cell], handed[cell] = likely, reached_operator == operator
                         thread[cell] = self._ranks[column] % option.new_threads if len(option.operators) == 1 else port

@@ -209,7 +209,7 @@ class _Tree:
     def _candidate(self, matrix: int) -> _Candidate | None:
         """Return the best that is left for every thread; None where some thread has no operator."""
         if not all(row & matrix for row in self.rows):
-            # Where all are empty nothing is inserted, which makes nobody less busy.
+            # A thread without an operator stays as busy as it is, so such a choice gains nothing.
             return None
         places = [self._preferred_place(row & matrix) for row in self.rows]
         return _Candidate(

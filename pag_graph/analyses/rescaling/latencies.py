@@ -115,7 +115,7 @@ def epochs_of(run: Run, schedule: Period | DueTimes | None) -> Epochs:
         .collect()
     )
     epoch, end = rows["epoch"].to_numpy(), rows["end_ns"].to_numpy()
-    # An epoch of which nobody logged an event took the time of its window.
+    # An epoch without a logged event took the time of its window.
     begin = rows["entry_ns"].fill_null(rows["start_ns"]).to_numpy()
     due_ns = None if schedule is None else schedule.due_ns(epoch)
     return Epochs(epoch=epoch, begin_ns=np.minimum(begin, end), end_ns=end, due_ns=due_ns, run_end_ns=run.end_ns)

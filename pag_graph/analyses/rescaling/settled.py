@@ -65,7 +65,7 @@ def settling(latencies: Numbers) -> Settling:
     high = max(float(running[middle:].max()), level * (1 + TOLERANCE))
     inside = (running >= low) & (running <= high)
     together = np.lib.stride_tricks.sliding_window_view(inside, WIDTH).all(axis=1)
-    # The reference is among what is looked at, so there is one.
+    # The stretch of reference is one of these, so at least one fits.
     return Settling(SETTLED, int(together.argmax()))
 
 

@@ -83,7 +83,7 @@ class JsonLines:
                 message = f"{self._file} holds something else than was written to it: {size_now} bytes, not {size}."
                 raise SinkError(message, "Choose another file.", {"file": str(self._file)})
             if new:
-                # From here on all of the file is ours, also what somebody wrote who is killed before the first commit.
+                # From here on the whole file is of this sink, also lines of a process killed before its first commit.
                 self._cursor.write({"commit": -1, "bytes": 0})
             file.truncate(size)
             file.seek(size)

@@ -183,7 +183,7 @@ def _refuse_existing(place: Path, *, folder: bool, replace: bool) -> None:
     if not replace:
         message = f"{place} exists already."
         raise SinkError(message, "Choose another place, or replace it with `--replace`.", {"path": str(place)})
-    # A slip of the pen must not cost somebody a folder of other files.
+    # A mistyped name must not remove a folder of other files.
     foreign = folder != place.is_dir() or (folder and any(file.name not in csv.FILES for file in place.iterdir()))
     if foreign:
         message = f"{place} is nothing that an export wrote, so it is not replaced."

@@ -54,7 +54,7 @@ def _built(run: Run) -> pl.DataFrame:
     for row in rows.iter_rows():
         digest = hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
         times_seen[digest] = times_seen.get(digest, 0) + 1
-        # Two that say the same are told apart by their number.
+        # Findings with equal content get a number to tell them apart.
         ids.append(digest if times_seen[digest] == 1 else f"{digest}-{times_seen[digest]}")
     vertices = run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
     named = rows.with_columns(id=pl.Series(ids, dtype=pl.String))

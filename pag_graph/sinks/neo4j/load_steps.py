@@ -85,7 +85,7 @@ def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
     lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in names_there]
     deadline = time.monotonic() + patience_s
     indexes = [text for text in lacking if _schema_name(text).startswith("INDEX")]
-    # Those that one transaction makes are filled by one pass over what is there, while constraints fill their own.
+    # Indexes made in one transaction are filled by one pass over the nodes; each constraint makes its own pass.
     _create(driver, indexes, deadline)
     constraints = [text for text in lacking if text not in indexes]
     with ThreadPoolExecutor(_AT_ONCE) as pool:

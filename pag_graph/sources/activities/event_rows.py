@@ -75,7 +75,7 @@ class Converter:
 
     def _nested(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return activities that take time, each inside another or beside it, and rows of those that take none."""
-        # Numba takes seconds and memory to load: only who reads activities pays for it.
+        # Numba takes seconds and memory to load, so it is loaded only for tables of activities.
         from pag_graph.kernels.nesting import depths, nest
 
         source = self._tables["activities"]

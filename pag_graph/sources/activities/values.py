@@ -135,7 +135,7 @@ def _times(source: Source, name: str, values: pl.Series, unit: str | None) -> pl
         numbers = _scaled(values.cast(pl.Int64, strict=False), scale)
     elif kind.is_float():
         nanoseconds = (values.cast(pl.Float64) * scale).round(0)
-        # No comparison holds for what is no number.
+        # Comparisons with NaN are false.
         is_too_far = (nanoseconds.abs() < FARTHEST_NS).not_() | nanoseconds.is_nan()
         numbers = nanoseconds.set(is_too_far, None).cast(pl.Int64)
     else:
@@ -168,7 +168,7 @@ def _spelled(values: pl.Series, unit: str | None) -> pl.Series:
         unit=pl.col("value").str.extract(_NUMBER, 4).replace({"µs": "us", "μs": "us"}),
     )
     scale = pl.col("unit").fill_null(unit or "ns").replace_strict(UNITS, return_dtype=pl.Int64)
-    # Nine digits after the point are exact for seconds; what is below a nanosecond is cut off.
+    # Nine digits after the point are exact for seconds; digits below a nanosecond are cut off.
     fraction = pl.col("digits").fill_null("").str.head(9).str.pad_end(9, "0").cast(pl.Int64)
     small = pl.when(scale < UNITS["s"]).then(fraction * scale // UNITS["s"]).otherwise(fraction * (scale // UNITS["s"]))
     fits = (pl.col("whole") < FARTHEST_NS // scale) & ~(pl.col("digits").is_not_null() & (scale == 1))
