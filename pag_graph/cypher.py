@@ -281,10 +281,10 @@ def load_query(name: str) -> Query:
     >>> list(load_query("analyses/critical_path").params)
     ['run', 'epoch']
     """
-    known = list_queries()
-    if name not in known:
-        message = f"There is no query {name!r}; there are {', '.join(known)}."
-        raise InvalidParameterError(message, None, {"name": name, "known": list(known)})
+    query_names = list_queries()
+    if name not in query_names:
+        message = f"There is no query {name!r}; there are {', '.join(query_names)}."
+        raise InvalidParameterError(message, None, {"name": name, "known": list(query_names)})
     return _read(name)
 
 
@@ -295,12 +295,12 @@ def _read(name: str) -> Query:
 def queries_for_people() -> tuple[Query, ...]:
     """Return the queries that people ask, by topic and name."""
     topics = list(TOPICS)
-    known = [_read(name) for name in list_queries()]
+    queries = [_read(name) for name in list_queries()]
 
     def place(query: Query) -> tuple[int, str]:
         return topics.index(query.folder) if query.folder in topics else len(topics), query.name
 
-    return tuple(sorted((query for query in known if query.is_for_people), key=place))
+    return tuple(sorted((query for query in queries if query.is_for_people), key=place))
 
 
 def find_query(name: str) -> Query:
@@ -322,14 +322,14 @@ def find_query(name: str) -> Query:
         If there is none, or several; the message says which come near.
     """
     sought = name.replace("-", "_")
-    known = queries_for_people()
-    matches = [query for query in known if sought in {query.name, query.name.rpartition("/")[2]}]
+    queries = queries_for_people()
+    matches = [query for query in queries if sought in {query.name, query.name.rpartition("/")[2]}]
     if len(matches) == 1:
         return matches[0]
     if matches:
         message = f"{name!r} may be {' or '.join(query.name for query in matches)}."
         raise InvalidParameterError(message, "Give the whole name.", {"name": name})
-    similar = [query.name for query in known if sought in query.name]
+    similar = [query.name for query in queries if sought in query.name]
     message = f"There is no query {name!r}" + (f"; did you mean {' or '.join(similar)}?" if similar else ".")
     raise InvalidParameterError(message, "List them: `pag neo4j queries`.", {"name": name})
 

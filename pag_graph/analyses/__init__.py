@@ -72,7 +72,7 @@ def all_entries() -> tuple[Entry, ...]:
         except Exception as error:  # noqa: BLE001  (a broken plug-in must not stop everything else)
             problem = f"cannot be loaded: {type(error).__name__}: {error}"
         else:
-            problem = _problem(analysis, {known.method for known in entries})
+            problem = _problem(analysis, {entry.method for entry in entries})
         if problem:
             distribution = point.dist.name if point.dist is not None else "an unknown distribution"
             warnings.warn(f"The analysis {point.name!r} of {distribution} {problem}.", stacklevel=2)

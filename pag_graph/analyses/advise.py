@@ -270,15 +270,15 @@ def _flags(
 ) -> tuple[str, ...]:
     """Say what to know of all numbers."""
     doubtful = any(bounds.low < parameters.beta <= bounds.high for bounds in ports.work.busy.values())
-    known = {flag for flags in ports.flags.values() for flag in flags}
+    port_flags = {flag for flags in ports.flags.values() for flag in flags}
     flags = {
         "coverage": doubtful,
         "cores_shared": parameters.cores is not None and len(ports.work.busy) > parameters.cores,
         "search_limit": plan.limited,
         "not_replayed": replay is None and bool(plan.options),
         "transfer_assumed": replay is not None and transfer is None and replay.transfer_assumed,
-        "pipeline_assumed": "pipeline_assumed" in known,
-        "no_traffic": "no_traffic" in known,
+        "pipeline_assumed": "pipeline_assumed" in port_flags,
+        "no_traffic": "no_traffic" in port_flags,
     }
     return tuple(flag for flag, holds in flags.items() if holds)
 

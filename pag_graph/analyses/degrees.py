@@ -162,18 +162,18 @@ class DegreeAnalysis(Analysis[DegreesParameters]):
             it the edges of these epochs are read once more.
         """
         del before
-        run, counted, known = delta.state.whole, warm.get("counts"), warm.get("epochs")
-        if counted is None or known is None or delta.labelled:
-            counted, known = DegreeCounts(), np.empty(0, np.int64)
+        run, counted, counted_epochs = delta.state.whole, warm.get("counts"), warm.get("epochs")
+        if counted is None or counted_epochs is None or delta.labelled:
+            counted, counted_epochs = DegreeCounts(), np.empty(0, np.int64)
             new_epochs = _latest(run, parameters.last + 1, delta.answered)
         else:
             new_epochs = np.array(delta.new, np.int64)
         # The epoch before the counted ones is remembered as well: it says where the label of the next one begins.
-        all_epochs = np.concatenate([known, new_epochs])
-        if len(known) > parameters.last:
+        all_epochs = np.concatenate([counted_epochs, new_epochs])
+        if len(counted_epochs) > parameters.last:
             # Of a run that goes on for long only these are read.
-            run = run.since(int(known[0]), _NO_INSTANT)
-        epochs_before, epochs_now = known[-parameters.last :], all_epochs[-parameters.last :]
+            run = run.since(int(counted_epochs[0]), _NO_INSTANT)
+        epochs_before, epochs_now = counted_epochs[-parameters.last :], all_epochs[-parameters.last :]
         counted.apply(
             _sources(run, np.setdiff1d(epochs_now, epochs_before)),
             _sources(run, np.setdiff1d(epochs_before, epochs_now)),

@@ -249,8 +249,8 @@ class Evidence:
             return []
         run, epoch = self.snapshot.run, self.window.epoch
         parameters = invariants.InvariantsParameters(message_max_ns=self.slow_message_ns, learn=self.baseline > 0)
-        known = rounds(run).filter(pl.col("epoch") <= epoch)["epoch"].to_list()[-self.baseline - 1 :]
-        windows = [run.window(epoch=number) for number in known]
+        round_epochs = rounds(run).filter(pl.col("epoch") <= epoch)["epoch"].to_list()[-self.baseline - 1 :]
+        windows = [run.window(epoch=number) for number in round_epochs]
         parts = [
             with_epochs(invariants.ANALYSIS.table(View(run=run, windows=part), parameters), part)
             for part in run.stretches(windows)
@@ -345,8 +345,12 @@ class Evidence:
     @cached_property
     def clock_ns(self) -> int | None:
         """How far off the workers' clocks may be from each other; None where that is not known."""
-        known = self.snapshot.run.scan("workers").select("uncertainty_ns").collect()["uncertainty_ns"]
-        return None if known.null_count() or not len(known) else int(known.sort(descending=True).head(2).sum())
+        uncertainties = self.snapshot.run.scan("workers").select("uncertainty_ns").collect()["uncertainty_ns"]
+        return (
+            None
+            if uncertainties.null_count() or not len(uncertainties)
+            else int(uncertainties.sort(descending=True).head(2).sum())
+        )
 
     @cached_property
     def confidence(self) -> str:

@@ -127,12 +127,12 @@ def _groups(tiling: Tiling) -> tuple[I64, pl.DataFrame]:
     worker, workers = ranks(tiling.edges["src"].to_numpy() >> POSITION_BITS)
     operator, operators = ranks(tiling.number("operator"))
     group, keys = ranks((kind * len(workers) + worker) * len(operators) + operator)
-    known = operators[keys % len(operators)]
+    operator_of_key = operators[keys % len(operators)]
     return group, pl.DataFrame(
         {
             "type": pl.Series([str(kind) for kind in _TYPE_NAMES])[keys // (len(operators) * len(workers))],
             "worker": pl.Series(workers[keys // len(operators) % len(workers)], dtype=pl.Int32),
-            "operator": pl.Series(known),
+            "operator": pl.Series(operator_of_key),
         }
     ).with_columns(pl.when(pl.col("operator") >= 0).then("operator"))
 

@@ -148,21 +148,21 @@ def chosen_rounds(run: Run, parameters: SampleParameters) -> list[Window]:
     list of Window
         In time order; at least two of every stratum, all of one that has no more. Only the table of epochs is read.
     """
-    known = rounds(run).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
-    number = _strata(known, parameters.strata)
+    round_rows = rounds(run).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
+    number = _strata(round_rows, parameters.strata)
     chance = np.random.default_rng(parameters.seed)
     places: list[int] = []
     for stratum in range(int(number.max()) + 1):
         members = np.flatnonzero(number == stratum)
         count = min(len(members), max(_LEAST, round(parameters.fraction * len(members))))
         places += chance.choice(members, count, replace=False).tolist()
-    epochs = known["epoch"].to_list()
+    epochs = round_rows["epoch"].to_list()
     return [run.window(epoch=epochs[place]) for place in sorted(places)]
 
 
-def _strata(known: pl.DataFrame, count: int) -> I64:
+def _strata(round_rows: pl.DataFrame, count: int) -> I64:
     """Return per round its group of like length; no group is too small to be drawn from."""
-    order = known.select(pl.struct("span", "epoch").rank("ordinal") - 1).to_series().to_numpy().astype(np.int64)
+    order = round_rows.select(pl.struct("span", "epoch").rank("ordinal") - 1).to_series().to_numpy().astype(np.int64)
     count = max(1, min(count, len(order) // _LEAST))
     return order * count // len(order)
 
@@ -243,21 +243,21 @@ def sample(run: Run, parameters: SampleParameters, *, parts: pa.Table) -> Sample
     The first two are approximate. With fewer than about 30 rounds, or for what happens in few rounds (`rounds`), they
     contain the true value less often than they say. Only the files that hold the drawn rounds are read.
     """
-    known = rounds(run).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
+    round_rows = rounds(run).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
     observations = pl.DataFrame(pl.from_arrow(parts))
     windows = chosen_rounds(run, parameters)
     epochs = [window.epoch for window in windows]
-    number = _strata(known, parameters.strata)
-    place = {epoch: position for position, epoch in enumerate(known["epoch"].to_list())}
+    number = _strata(round_rows, parameters.strata)
+    place = {epoch: position for position, epoch in enumerate(round_rows["epoch"].to_list())}
     drawn = number[[place[epoch] for epoch in epochs]]
     design = _Design(drawn, np.bincount(number))
     chosen = pl.DataFrame({"epoch": epochs}, schema={"epoch": pl.Int64})
-    lengths = _column(chosen.join(known, on="epoch", how="left"), "span")
-    waiting = _column(chosen.join(known, on="epoch", how="left"), "waiting_ns")
+    lengths = _column(chosen.join(round_rows, on="epoch", how="left"), "span")
+    waiting = _column(chosen.join(round_rows, on="epoch", how="left"), "waiting_ns")
     rows = [
-        _mean("length", "mean", lengths, design, parameters.confidence, exact=known["span"].mean()),
-        *_percentiles(lengths, known["span"].to_numpy(), design, parameters.confidence),
-        _mean("waiting", "mean", waiting, design, parameters.confidence, exact=known["waiting_ns"].mean()),
+        _mean("length", "mean", lengths, design, parameters.confidence, exact=round_rows["span"].mean()),
+        *_percentiles(lengths, round_rows["span"].to_numpy(), design, parameters.confidence),
+        _mean("waiting", "mean", waiting, design, parameters.confidence, exact=round_rows["waiting_ns"].mean()),
     ]
     for (division, key), members in sorted(observations.group_by("by", "key"), key=lambda item: str(item[0])):
         values = _column(chosen.join(members.select("epoch", "value_ns"), on="epoch", how="left"), "value_ns")
@@ -271,7 +271,7 @@ def sample(run: Run, parameters: SampleParameters, *, parts: pa.Table) -> Sample
     return Sample(
         table=pl.DataFrame(rows, schema=empty.schema).to_arrow().cast(SAMPLE),
         sampled=tuple(int(epoch) for epoch in epochs if epoch is not None),
-        rounds=known.height,
+        rounds=round_rows.height,
         confidence=parameters.confidence,
     )
 

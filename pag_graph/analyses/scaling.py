@@ -133,8 +133,10 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
     fewest workers, divided by how many times as many there are. The deviation is that of a sample (n - 1). O(paths).
     """
     _check(runs, n, cores)
-    known = [{w.epoch for w in run.windows() if w.role is EpochRole.ROUND and w.epoch is not None} for run in runs]
-    common = sorted(set.intersection(*known))
+    rounds_of_runs = [
+        {w.epoch for w in run.windows() if w.role is EpochRole.ROUND and w.epoch is not None} for run in runs
+    ]
+    common = sorted(set.intersection(*rounds_of_runs))
     if not common:
         message = "No round is in all of these runs: they have no epoch in common."
         raise InvalidParameterError(message, "Compare runs of one program on the same input.")
@@ -154,7 +156,7 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
         table=typed_table(_compared(named, facts, cores), SCALING),
         runs=tuple(sorted(facts, key=lambda fact: fact["workers"])),
         rounds=tuple(common),
-        left_out=len(set.union(*known)) - len(common),
+        left_out=len(set.union(*rounds_of_runs)) - len(common),
         cores=cores,
         strange=tuple(sorted(set[str]().union(*names) - names[0].intersection(*names))),
     )

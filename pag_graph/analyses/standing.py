@@ -197,10 +197,10 @@ class Delta:
 
     def epochs(self, since: int, last: int) -> list[int]:
         """Return the epochs of the state between two numbers, both included."""
-        known = self.state.epochs["epoch"]
-        if not known.len() or since < known[0]:
-            known = self.state.whole.epochs["epoch"]
-        return known.filter(known.is_between(since, last)).to_list()
+        epoch_ids = self.state.epochs["epoch"]
+        if not epoch_ids.len() or since < epoch_ids[0]:
+            epoch_ids = self.state.whole.epochs["epoch"]
+        return epoch_ids.filter(epoch_ids.is_between(since, last)).to_list()
 
     @cached_property
     def new(self) -> list[int]:

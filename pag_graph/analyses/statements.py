@@ -289,10 +289,10 @@ def _records(evidence: Evidence) -> Iterator[Statement]:
     hops: dict[str, list[Any]] = {}
     for (kind, worker), share in evidence.hops.items():
         receiver = {b for a, b in sent if a == worker}
-        known = kind == ActivityType.DATA_MESSAGE and len(receiver) == 1
+        has_receiver = kind == ActivityType.DATA_MESSAGE and len(receiver) == 1
         place = hops.setdefault(
             f"data messages to {_worker(evidence, min(receiver))}"
-            if known
+            if has_receiver
             else f"{_kind(kind)} of {_worker(evidence, worker)}",
             [],
         )

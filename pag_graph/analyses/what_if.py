@@ -280,7 +280,9 @@ def _read(base: WhatIfParameters, text: str) -> WhatIfParameters:
         name, equals, value = word.partition("=")
         field = _SHORT.get(name, name.replace("-", "_"))
         if not equals or field not in _OF_CHANGE:
-            names = ", ".join([*_SHORT, *(known for known in _OF_CHANGE if known not in _SHORT.values())])
+            names = ", ".join(
+                [*_SHORT, *(change_name for change_name in _OF_CHANGE if change_name not in _SHORT.values())]
+            )
             message = f"The change {text!r} has {word!r}, and must be made of FIELD=VALUE with {names}."
             raise InvalidParameterError(message, hint)
         if field in _NUMBERS and field in values:

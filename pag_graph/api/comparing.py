@@ -107,13 +107,13 @@ def advise_evaluate(
     from pag_graph.store.in_place import write_whole
 
     file = Path(state)
-    known = read_state(file)
+    state_before = read_state(file)
     if alpha is not None:
-        known = replace(known, alpha=alpha)
+        state_before = replace(state_before, alpha=alpha)
     runs_before, runs_after = ([_opened(run).run for run in side] for side in (before, after))
     addresses = address_pairs(pairs)
     evaluation = evaluate(
-        runs_before, runs_after, known, ports=tuple(ports), pairs=addresses, single=single, paper=paper
+        runs_before, runs_after, state_before, ports=tuple(ports), pairs=addresses, single=single, paper=paper
     )
     write_whole(file, evaluation.state.text)
     return evaluation

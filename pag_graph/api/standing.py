@@ -95,9 +95,9 @@ def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa
     """
     info, _hold = open_held(Path(store).absolute())
     standing_query = Query.parse(query)
-    known = [] if info.live is None else info.live["queries"]
-    if standing_query.id not in known:
-        message = f"{store} has no standing query {standing_query.id!r}; it has {', '.join(known) or 'none'}."
+    query_texts = [] if info.live is None else info.live["queries"]
+    if standing_query.id not in query_texts:
+        message = f"{store} has no standing query {standing_query.id!r}; it has {', '.join(query_texts) or 'none'}."
         raise InvalidParameterError(
             message, f"Register it: `pag build TRACE {store} --append --query {standing_query.id}`."
         )

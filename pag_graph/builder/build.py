@@ -106,14 +106,14 @@ def build(
     begin = saved.load(base) if base is not None else None
     opened = Trace.open(trace, known=begin.files if begin else ())
     rules, forced = choose_rules(opened, rules, force=force_rules)
-    known = None
+    begin_facts = None
     if base is not None:
         check_same_run(base, opened, rules, parameters)
-        known = (begin or Saved()).known(base.run)
+        begin_facts = (begin or Saved()).known(base.run)
     with staging_of(target, alone=engine.in_process) as staging:
         if base is not None and nothing_new(base, begin, opened):
             return nothing_to_do(base, derive)
-        plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
+        plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=begin_facts)
         built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, base, progress)
         opened.check_same()
         derived = partial(derive, base=base, answered=last_to_answer(built, opened))

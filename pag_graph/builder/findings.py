@@ -98,7 +98,11 @@ def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table,
     decided, undecided
         Whether what follows the exit is decided: if not, the next append finds it again.
     """
-    back = [w for w, known in begin.workers.items() if known.exit_ns is not None and plan.log.rows_of(w) > known.rows]
+    back = [
+        w
+        for w, worker_state in begin.workers.items()
+        if worker_state.exit_ns is not None and plan.log.rows_of(w) > worker_state.rows
+    ]
 
     def finding_of(workers: list[int]) -> pa.Table:
         if not workers:

@@ -152,7 +152,7 @@ class _Reading:
 def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Iterator[tuple[Slice, SliceRows, SliceScan]]:
     """Read and scan slice after slice, one ahead; slices with something open between them are joined."""
     todo = deque(plan.slices)
-    begun_workers = {worker for worker, known in state.workers.items() if known.last is not None}
+    begun_workers = {worker for worker, worker_state in state.workers.items() if worker_state.last is not None}
     reading = _Reading(plan, todo[0], ahead)
     while todo:
         part = todo.popleft()
@@ -168,7 +168,9 @@ def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Itera
             todo.appendleft(join(part, todo.popleft()))
             reading = _Reading(plan, todo[0], ahead)
             continue
-        begun_workers |= {worker for worker, known in slice_scan.workers.items() if known.last is not None}
+        begun_workers |= {
+            worker for worker, worker_state in slice_scan.workers.items() if worker_state.last is not None
+        }
         yield part, read, slice_scan
         del read
 
@@ -209,7 +211,11 @@ class _Fold:
         self._scanned_again = 0
         # Spawns of all scanned rows: rows after a slice can tell which workers were born in it.
         self._spawns: list[Spawn] = list(state.spawns)
-        self._first = {worker: known.first for worker, known in state.workers.items() if known.first is not None}
+        self._first = {
+            worker: worker_state.first
+            for worker, worker_state in state.workers.items()
+            if worker_state.first is not None
+        }
 
     def take(self, pending: _PendingSlice) -> None:
         """Take the next slice that was scanned, and assemble those that are decided now."""

@@ -45,9 +45,9 @@ class Fronts:
         # Workers without a log send nothing more; the last element is for messages that name no sender.
         self._t = np.full(max(plan.workers) + 2, _EVER, np.int64)
         for worker in plan.workers:
-            known = state.worker(worker)
-            t = known.last_row.t if known.last_row else np.iinfo(np.int64).min
-            self._set_time(worker, known.rows, t, ended=known.exit_ns is not None)
+            worker_state = state.worker(worker)
+            t = worker_state.last_row.t if worker_state.last_row else np.iinfo(np.int64).min
+            self._set_time(worker, worker_state.rows, t, ended=worker_state.exit_ns is not None)
 
     def _set_time(self, worker: int, rows: int, t: int, *, ended: bool) -> None:
         is_whole_log = rows == self._plan.log.rows_of(worker)
@@ -82,8 +82,8 @@ class Fronts:
         """
         if lost.height:
             sender = lost["peer"].to_numpy()
-            known = (sender >= 0) & (sender < len(self._t) - 1)
-            passed = self._t[np.where(known, sender, -1)]
+            has_log = (sender >= 0) & (sender < len(self._t) - 1)
+            passed = self._t[np.where(has_log, sender, -1)]
             if (passed <= lost["t"].to_numpy() + self._plan.parameters.horizon_ns).any():
                 return False
         begins = [
@@ -138,13 +138,15 @@ def _epochs_left(state: RunState, read: SliceRows, counts: Mapping[int, int]) ->
     """Return the first epoch that some worker has not left if so many of its rows in the last slice are decided."""
     first = []
     for rows in read.rows:
-        known, count = state.worker(rows.worker), counts.get(rows.worker, 0)
+        worker_state, count = state.worker(rows.worker), counts.get(rows.worker, 0)
         if count < rows.rows:
             first.append(int(rows.epoch[count]))
         elif rows.rows:
             first.append(int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END))
-        elif known.exit_ns is None:
-            first.append(known.last_row.epoch + known.last_row.ends_epoch if known.last_row else -1)
+        elif worker_state.exit_ns is None:
+            first.append(
+                worker_state.last_row.epoch + worker_state.last_row.ends_epoch if worker_state.last_row else -1
+            )
     return min(first, default=-1)
 
 
@@ -178,12 +180,12 @@ def closed_for_good(plan: RunPlan, span: Windows, state: RunState, undecided: Se
         if end_ns >= plan.end_ns:
             break
         for worker in plan.workers:
-            known = state.worker(worker)
-            if known.last is None or known.last_row is None:
+            worker_state = state.worker(worker)
+            if worker_state.last is None or worker_state.last_row is None:
                 return closed
-            follows = known.last_row.epoch + known.last_row.ends_epoch
-            alive = known.exit_ns is None
-            if alive and (known.last.t < end_ns or next_epoch.get(worker, follows) <= epoch):
+            follows = worker_state.last_row.epoch + worker_state.last_row.ends_epoch
+            alive = worker_state.exit_ns is None
+            if alive and (worker_state.last.t < end_ns or next_epoch.get(worker, follows) <= epoch):
                 return closed
         closed = Closed(closed.epochs + 1, epoch, end_ns)
     return closed
@@ -248,7 +250,7 @@ def _logged_until(worker: int, frontier: RunState, undecided: Sequence[SliceScan
     state = frontier.worker(worker)
     t, ended = state.last_row.t if state.last_row else 0, state.exit_ns is not None
     for scan in undecided:
-        known = scan.workers.get(worker)
-        if known is not None and known.last_row is not None:
-            t, ended = known.last_row.t, known.exit_ns is not None
+        worker_scan = scan.workers.get(worker)
+        if worker_scan is not None and worker_scan.last_row is not None:
+            t, ended = worker_scan.last_row.t, worker_scan.exit_ns is not None
     return _EVER if ended else t

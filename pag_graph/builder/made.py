@@ -272,9 +272,9 @@ class SliceResult:
         vertices, edges = (np.zeros(len(span.epoch), np.int64) for _ in range(2))
         for sums, rows in ((vertices, self.counts.vertices), (edges, self.counts.edges)):
             np.add.at(sums, span.index_of(self.counts.epoch), rows)
-        known = [lives.get(worker) for worker in plan.workers]
-        begin = np.array([life.begin_ns if life else 0 for life in known], np.int64)
-        end = [plan.end_ns if life is None or life.exit_ns is None else life.exit_ns for life in known]
+        worker_lives = [lives.get(worker) for worker in plan.workers]
+        begin = np.array([life.begin_ns if life else 0 for life in worker_lives], np.int64)
+        end = [plan.end_ns if life is None or life.exit_ns is None else life.exit_ns for life in worker_lives]
         return epochs_table(
             span,
             alive_ns=np.asarray(window_sums(begin, np.array(end, np.int64), span.bounds)),

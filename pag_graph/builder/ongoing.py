@@ -95,7 +95,7 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
         O(workers + epochs that are not closed + messages that nobody has read).
     """
     workers = tuple(_worker_standing(worker, folded) for worker in plan.workers)
-    alive = [known.logged_ns for known in workers if not known.ended]
+    alive = [standing.logged_ns for standing in workers if not standing.ended]
     as_of = min((t or 0 for t in alive), default=plan.end_ns)
     parts = [*folded.frontier.epochs, *(scan.epochs for scan in folded.undecided_scans)]
     epochs = EpochRows.merged(parts).after(closed.last)

@@ -75,16 +75,16 @@ def _blocks(log: TraceLog, worker: int, start: int) -> Iterator[tuple[dict[str, 
     """
     block = read_columns(log, worker, start, start, _COLUMNS, KINDS)
     chunks = [chunk for chunk in log.chunks.get(worker, ()) if chunk.first_row + chunk.rows > start]
-    known, row = 0, start
+    rows_yielded, row = 0, start
     for chunk in chunks:
         high = chunk.first_row + chunk.rows
         read = read_columns(log, worker, row, high, _COLUMNS, KINDS)
         row = high
         block |= {name: np.concatenate((block[name], read[name])) for name in _COLUMNS}
         # A block grows while an activation stays open; it is yielded again only when it has doubled.
-        if chunk is chunks[-1] or len(block["kind"]) >= 2 * known:
+        if chunk is chunks[-1] or len(block["kind"]) >= 2 * rows_yielded:
             yield block, chunk is chunks[-1]
-            known = len(block["kind"])
+            rows_yielded = len(block["kind"])
 
 
 def _outside_activities(rows: PolledRows, open_applications: I64, end: int) -> tuple[NDArray[np.bool_], I64]:

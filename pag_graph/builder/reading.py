@@ -107,10 +107,10 @@ def _all_absent(name: str, rows: int, absent: int, *, number: bool) -> I8 | I64:
 
 def nothing(rows: int) -> I64:
     """Return a column without any value: `ABSENT`, so often. All who ask share it, so nobody may write into it."""
-    known = _NOTHING[0]
-    if len(known) < rows:
-        known = _NOTHING[0] = np.full(rows, ABSENT, np.int64)
-    return known[:rows]
+    absent_numbers = _NOTHING[0]
+    if len(absent_numbers) < rows:
+        absent_numbers = _NOTHING[0] = np.full(rows, ABSENT, np.int64)
+    return absent_numbers[:rows]
 
 
 _NOTHING = [np.empty(0, np.int64)]

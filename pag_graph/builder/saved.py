@@ -71,8 +71,12 @@ class Saved:
             run=run,
             estimate=self.estimate,
             rows=self.state.rows,
-            parks=frozenset(worker for worker, known in workers.items() if known.parks),
-            last_rows={w: (known.rows, known.last_row) for w, known in workers.items() if known.last_row is not None},
+            parks=frozenset(worker for worker, worker_state in workers.items() if worker_state.parks),
+            last_rows={
+                w: (worker_state.rows, worker_state.last_row)
+                for w, worker_state in workers.items()
+                if worker_state.last_row is not None
+            },
         )
 
     def content(self) -> bytes:
@@ -214,7 +218,7 @@ def _or_none(make: Callable[[Any], Any], value: Any) -> Any:
     return None if value is None else make(value)
 
 
-def _worker(known: Mapping[str, Any]) -> WorkerState:
+def _worker(entry: Mapping[str, Any]) -> WorkerState:
     def vertex(values: Any) -> VertexAt:
         return VertexAt(*(_int(value) for value in values))
 
@@ -222,15 +226,15 @@ def _worker(known: Mapping[str, Any]) -> WorkerState:
         return tuple(Open(*(_int(value) for value in activity)) for activity in values)
 
     return WorkerState(
-        rows=_int(known["rows"]),
-        first=_or_none(vertex, known["first"]),
-        last=_or_none(vertex, known["last"]),
-        segment=_int(known["segment"]),
-        activities=stack(known["activities"]),
-        applications=stack(known["applications"]),
-        last_row=_or_none(lambda values: RowAt(*(_int(value) for value in values)), known["last_row"]),
-        exit_ns=_or_none(_int, known["exit_ns"]),
-        parks=bool(known["parks"]),
+        rows=_int(entry["rows"]),
+        first=_or_none(vertex, entry["first"]),
+        last=_or_none(vertex, entry["last"]),
+        segment=_int(entry["segment"]),
+        activities=stack(entry["activities"]),
+        applications=stack(entry["applications"]),
+        last_row=_or_none(lambda values: RowAt(*(_int(value) for value in values)), entry["last_row"]),
+        exit_ns=_or_none(_int, entry["exit_ns"]),
+        parks=bool(entry["parks"]),
     )
 
 

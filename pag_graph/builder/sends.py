@@ -74,9 +74,9 @@ class SendBook:
             missing = columns["missing"].copy()
             for place, vertex in enumerate(columns["id"].tolist()):
                 if before := self.early.get(vertex):
-                    known = self.readers.setdefault(vertex, set())
-                    missing[place] -= len(before - known)
-                    known |= before
+                    readers_of_send = self.readers.setdefault(vertex, set())
+                    missing[place] -= len(before - readers_of_send)
+                    readers_of_send |= before
             columns["missing"] = missing
             columns = {name: values[missing != 0] for name, values in columns.items()}
         self._new.append(columns)

@@ -73,8 +73,10 @@ class Spilled:
 
     def with_sends(self, columns: Mapping[str, I64], readers: Mapping[int, set[int]], place: SendFiles) -> Spilled:
         """Return this with more sends, which are written to a file."""
-        known = pa.array([sorted(readers.get(vertex, ())) for vertex in columns["id"].tolist()], pa.list_(pa.int64()))
-        name = place.write_sends(pa.table({**{name: columns[name] for name in SENDS}, _READERS: known}))
+        reader_lists = pa.array(
+            [sorted(readers.get(vertex, ())) for vertex in columns["id"].tolist()], pa.list_(pa.int64())
+        )
+        name = place.write_sends(pa.table({**{name: columns[name] for name in SENDS}, _READERS: reader_lists}))
         return Spilled([*self.files, SpilledFile(name, len(columns["id"]), _first(columns))], self.back)
 
     def take_back(self, receives: pl.DataFrame, send_files: SendFiles) -> tuple[Spilled, list[Loaded]]:
@@ -117,10 +119,12 @@ def _columns(table: pa.Table) -> dict[str, I64]:
 
 def _loaded(table: pa.Table, columns: Mapping[str, I64], rows: I64) -> Loaded:
     readers = table[_READERS].take(rows).to_pylist()
-    known = {vertex: set(workers) for vertex, workers in zip(columns["id"][rows].tolist(), readers, strict=True)}
+    readers_of_send = {
+        vertex: set(workers) for vertex, workers in zip(columns["id"][rows].tolist(), readers, strict=True)
+    }
     return Loaded(
         {name: values[rows] for name, values in columns.items()},
-        {vertex: workers for vertex, workers in known.items() if workers},
+        {vertex: workers for vertex, workers in readers_of_send.items() if workers},
     )
 
 

@@ -157,7 +157,7 @@ class RunState:
     @property
     def rows(self) -> dict[int, int]:
         """Per worker: how many of its rows are done."""
-        return {worker: known.rows for worker, known in self.workers.items()}
+        return {worker: worker_state.rows for worker, worker_state in self.workers.items()}
 
     def add(self, scan: SliceScan, segments: Mapping[int, int]) -> None:
         """Go on behind a slice, whose sends are in the book, in which these segments are open at the end."""
@@ -259,7 +259,11 @@ def births_of(spawns: Sequence[Spawn], first: Mapping[int, VertexAt], workers: S
 
 def lives_of(births: Mapping[int, Spawn], state: RunState) -> dict[int, Life]:
     """Return the lives of workers with a birth or an exit."""
-    exits = {worker: known.exit_ns for worker, known in state.workers.items() if known.exit_ns is not None}
+    exits = {
+        worker: worker_state.exit_ns
+        for worker, worker_state in state.workers.items()
+        if worker_state.exit_ns is not None
+    }
     result = {}
     for worker in sorted(births.keys() | exits.keys()):
         first = state.worker(worker).first

@@ -40,11 +40,11 @@ def advise(
     from pag_graph.sinks.neo4j.answers import write_advice
 
     pag = Pag(store)
-    known = None if state is None else read_state(state)
+    advice_state = None if state is None else read_state(state)
     advice = pag.advise(epoch=epoch, until=until, beta=beta, cores=cores, state=None if state is None else str(state))
     server = reach(home, uri)
     with server.open() as driver:
-        count = write_advice(driver, pag.run, advice, known)
+        count = write_advice(driver, pag.run, advice, advice_state)
     stdout().print(f"Wrote {count:,} nodes of advice on {advice.window.name} to {server.uri}.", markup=False)
 
 

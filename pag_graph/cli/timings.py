@@ -28,14 +28,16 @@ def timings(
     from pag_graph.store.live import read_timings
 
     info = open_store(store)
-    known = read_timings(store)
-    lag_rows = [lag._asdict() for lag in lags(known, by_size=by_size)]
+    measured_epochs = read_timings(store)
+    lag_rows = [lag._asdict() for lag in lags(measured_epochs, by_size=by_size)]
     if form is Format.CSV:
-        print_csv(known.to_pylist(), known.column_names)
+        print_csv(measured_epochs.to_pylist(), measured_epochs.column_names)
         return
     if form is Format.JSON:
-        spread = {span: distribution(known, span) for span in SPANS}
-        print_json({"store": str(store), "lags": lag_rows, "distribution": spread, "epochs": known.to_pylist()})
+        spread = {span: distribution(measured_epochs, span) for span in SPANS}
+        print_json(
+            {"store": str(store), "lags": lag_rows, "distribution": spread, "epochs": measured_epochs.to_pylist()}
+        )
         return
     console = stdout()
     if not lag_rows:
@@ -50,8 +52,8 @@ def timings(
         }
         for row in lag_rows
     ]
-    print_rows(shown, list(shown[0]), f"{known.num_rows:,} epochs")
-    if unknown := info.closed_epochs - known.num_rows:
+    print_rows(shown, list(shown[0]), f"{measured_epochs.num_rows:,} epochs")
+    if unknown := info.closed_epochs - measured_epochs.num_rows:
         console.print(
             f"Of {unknown:,} more epochs nothing is noted: they are not answered yet, or their follower ended.",
             style="yellow",

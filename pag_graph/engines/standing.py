@@ -114,15 +114,17 @@ class Standings:
             If an analysis cannot be a standing query.
         """
         live = (base and base.live) or {"queries": [], "rules": [], "answered": NEVER}
-        known = [Query.parse(text) for text in live["queries"]]
+        queries_before = [Query.parse(text) for text in live["queries"]]
         if self.forgets or state.removed is not None:
-            for query in (*known, *self.queries):
+            for query in (*queries_before, *self.queries):
                 refuse_sums(query)
         rules = [Rule.of(entry) for entry in live["rules"]]
         new_rules = [rule for rule in self.rules if rule not in rules]
         new_queries = [*self.queries, *(watched for rule in new_rules if (watched := _query_of(rule)) is not None)]
-        added = [query for query in dict.fromkeys(new_queries) if query not in known]
-        if (only_new and not added and not new_rules and held is None) or not (known or added or rules or new_rules):
+        added = [query for query in dict.fromkeys(new_queries) if query not in queries_before]
+        if (only_new and not added and not new_rules and held is None) or not (
+            queries_before or added or rules or new_rules
+        ):
             return None
         run = Run.of(state)
         for query in added:
@@ -148,11 +150,11 @@ class Standings:
         for watch in watches[len(rules) :]:
             # Its query may have been there before it.
             commit.look_back(watch, before)
-        if known:
+        if queries_before:
             remembered = memory.filter(pl.col("part") == FROM)["epoch"].to_list()
-            commit.follow(Delta.between(base, run, before, answered, remembered), known)
+            commit.follow(Delta.between(base, run, before, answered, remembered), queries_before)
         commit.follow(Delta.whole(run, answered), added)
-        queries = [query.id for query in (*known, *added)]
+        queries = [query.id for query in (*queries_before, *added)]
         content = {"queries": queries, "rules": [rule.entry for rule in (*rules, *new_rules)], "answered": answered}
         return Live(parts={"changes": written_changes.flush(), **commit.of_alerts()}, content=content, base=base)
 
@@ -296,8 +298,8 @@ class _Commit:
         coverage: dict[int, float] = {}
         if events:
             low, high = events[0]["epoch"], events[-1]["epoch"]
-            known = Run.of(state).between("epochs", low, high).select("epoch", "coverage").collect()
-            coverage = dict(known.iter_rows())
+            coverages = Run.of(state).between("epochs", low, high).select("epoch", "coverage").collect()
+            coverage = dict(coverages.iter_rows())
         alerts = [
             {**event, "coverage": coverage.get(event["epoch"]), "commit": state.versions["epochs"], "ordinal": place}
             for place, event in enumerate(events)

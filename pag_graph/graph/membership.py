@@ -26,17 +26,17 @@ _DENSE = 4
 """Numbers are looked up in a table as long as it is at most so many times longer than they are many."""
 
 
-def places(known: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where numbers are in a list of different ones, -1 where they are not."""
-    low = int(known.min())
-    if int(known.max()) - low <= _DENSE * (len(known) + len(numbers)):
+def places(members: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return, per number, its position among different members, -1 where it is none of them."""
+    low = int(members.min())
+    if int(members.max()) - low <= _DENSE * (len(members) + len(numbers)):
         # Epochs mostly count on by one: a table of all of them takes a quarter of the time of a search.
-        table = np.full(int(known.max()) - low + 2, -1)
-        table[known - low] = np.arange(len(known))
-        return table[np.clip(numbers, low - 1, int(known.max()) + 1) - low]
-    order = np.argsort(known)
-    rows = np.minimum(np.searchsorted(known[order], numbers), len(known) - 1)
-    return np.where(known[order[rows]] == numbers, order[rows], -1)
+        table = np.full(int(members.max()) - low + 2, -1)
+        table[members - low] = np.arange(len(members))
+        return table[np.clip(numbers, low - 1, int(members.max()) + 1) - low]
+    order = np.argsort(members)
+    rows = np.minimum(np.searchsorted(members[order], numbers), len(members) - 1)
+    return np.where(members[order[rows]] == numbers, order[rows], -1)
 
 
 def epochs_between(low: int, high: int) -> pl.Expr:
@@ -74,14 +74,14 @@ def labels(run: Run, epochs: I64) -> tuple[I64, I64]:
     """Return the first and the last epoch that rows of `epochs` stand for, of those with these numbers."""
     # A row stands for all epochs after the row before it; where the run ends with the last one, also for later ones. A
     # run that is being followed goes on: events of later epochs belong to windows that are not known yet.
-    known = run.epochs["epoch"].to_numpy()
+    epoch_ids = run.epochs["epoch"].to_numpy()
     ended = run.epochs["end_ns"][-1] >= run.end_ns
-    last = np.iinfo(np.int64).max if ended else known[-1]
-    rows = places(known, epochs)
+    last = np.iinfo(np.int64).max if ended else epoch_ids[-1]
+    rows = places(epoch_ids, epochs)
     removed = run.info.removed
     first = np.iinfo(np.int64).min if removed is None else removed.last_epoch + 1
-    low = np.append(first, known[:-1] + 1)
-    high = np.append(known[:-1], last)
+    low = np.append(first, epoch_ids[:-1] + 1)
+    high = np.append(epoch_ids[:-1], last)
     return low[rows], high[rows]
 
 

@@ -374,9 +374,9 @@ class Run:
         is_chosen = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
         rows = self.epochs.filter(is_chosen).to_dicts()
         if not rows:
-            known = self.epochs["epoch"].to_list()
+            epoch_ids = self.epochs["epoch"].to_list()
             sought = f"epoch {epoch}" if role is None else str(role)
-            message = f"{self.info.path} has no {sought}; it has epochs {known[0]} to {known[-1]}."
+            message = f"{self.info.path} has no {sought}; it has epochs {epoch_ids[0]} to {epoch_ids[-1]}."
             if (removed := self.info.removed) is not None:
                 message += f" Those up to {removed.last_epoch} were removed by its follower (`--keep`)."
             raise InvalidParameterError(message, f"List them: `pag info {self.info.path}`.", {"epoch": epoch})

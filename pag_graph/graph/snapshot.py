@@ -168,10 +168,10 @@ class Snapshot:
     def enders(self) -> pl.DataFrame:
         """Messages that ended the window's waits, sorted by `dst`; also those read after the window."""
         waits = self.local.filter(pl.col("type") == str(ActivityType.WAITING))["dst"]
-        known = self.messages.filter(pl.col("dst").is_in(waits.implode()))
+        messages = self.messages.filter(pl.col("dst").is_in(waits.implode()))
         if self.within is not None:
-            known = self.within.messages.filter(pl.col("dst").is_in(waits.implode()))
-        missing = waits.filter(~waits.is_in(known["dst"].implode()))
+            messages = self.within.messages.filter(pl.col("dst").is_in(waits.implode()))
+        missing = waits.filter(~waits.is_in(messages["dst"].implode()))
         if missing.len() and not self.run.epochs_are_islands:
             lowest = self.window.lowest_epoch
             later = self.run.scan("edges", pl.col("max_epoch") >= lowest).filter(
@@ -180,8 +180,8 @@ class Snapshot:
             later = later.filter(~pl.col("type").is_in(_LOCAL)).with_columns(
                 end_ns=pl.col("start_ns") + pl.col("duration_ns")
             )
-            known = pl.concat([known, later.collect()])
-        return known.sort("dst", "src")
+            messages = pl.concat([messages, later.collect()])
+        return messages.sort("dst", "src")
 
     def projection(self) -> pl.DataFrame:
         """Cut the edges at the window's borders (CPA Def. 3.4).

@@ -191,8 +191,8 @@ def ranks(values: I64) -> tuple[I64, I64]:
         return values, values
     low, high = int(values.min()), int(values.max())
     if high - low > _FEW * len(values):
-        known, rank_of_value = np.unique(values, return_inverse=True)
-        return rank_of_value, known
+        distinct, rank_of_value = np.unique(values, return_inverse=True)
+        return rank_of_value, distinct
     present = np.bincount(values - low) > 0
     return (np.cumsum(present) - 1)[values - low], np.flatnonzero(present) + low
 

@@ -39,8 +39,8 @@ def ends_between_clocks(kind: I8, peer: I64, clock_of: I64, clock: int) -> I64:
     count = 0
     for row in range(kind.shape[0]):
         code, peer_worker = kind[row], peer[row]
-        known = (peer_worker >= 0) & (peer_worker < clock_of.shape[0])
-        away = known & (clock_of[peer_worker if known else 0] != clock)
+        has_clock = (peer_worker >= 0) & (peer_worker < clock_of.shape[0])
+        away = has_clock & (clock_of[peer_worker if has_clock else 0] != clock)
         ends = (code == SEND) | (code == RECEIVE) | (code == PROGRESS_RECEIVE)
         # Written for every row, counted for some, without a branch.
         end_rows[count] = row

@@ -151,7 +151,7 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
     read, push, active = -1, -1, -1
     ran = np.full(operators, -1, np.int64)
     progress = np.empty(count, np.int64)
-    known = 0
+    progress_count = 0
     # First row of the step before the one that is gone through, if they follow each other without a pause.
     back, last = 0, 0
     for row in range(count):
@@ -164,8 +164,8 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
             useful = rows.role[row] in (PROCESSING, INFERRED)
             if useful:
                 # It may be about any progress since the operator last ran.
-                first = not_below(progress[:known], max(ran[rows.operator[row]] + 1, back))
-                origin = progress[first] if first < known else -1
+                first = not_below(progress[:progress_count], max(ran[rows.operator[row]] + 1, back))
+                origin = progress[first] if first < progress_count else -1
                 active = row
             ran[rows.operator[row]] = row
         elif code == PROGRESS_RECEIVE:
@@ -178,8 +178,8 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
         else:
             useful = rows.by_itself[row]
         if code in (PROGRESS_RECEIVE, PUSH_PROGRESS):
-            progress[known] = row
-            known += 1
+            progress[progress_count] = row
+            progress_count += 1
         if useful:
             # Progress tells of work; where no work is known, of work in its step that was not logged.
             alone = steps.begin[row] if code == PROGRESS_SEND else row

@@ -158,13 +158,13 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
         numbers[message, CHANNEL], numbers[message, BUFFERED] = channel[row], ABSENT
         numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]
         early = t[row] < sent_at
-        known = arrived.shape[0] > 0 and arrived[row] != NEVER
-        exact = says or (known and arrived[row] >= sent_at)
+        is_arrival_known = arrived.shape[0] > 0 and arrived[row] != NEVER
+        exact = says or (is_arrival_known and arrived[row] >= sent_at)
         flags[message, 1] = 0
         flags[message, 0] = (0 if exact else inexact) | (negative if early else 0)
         # In one process a message lies in the reader's memory from the moment it is sent. From another process, where
         # nobody logged the arrival, the unpark bounds it when the message ended a wait; otherwise it is not known.
-        if known and not early:
+        if is_arrival_known and not early:
             # It was never there before it was sent.
             numbers[message, BUFFERED] = t[row] - max(arrived[row], sent_at)
         elif says and not early:

@@ -35,8 +35,8 @@ def rows_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str
 
 def facts(title: str, values: Mapping[str, Any]) -> str:
     """Return what is known of a thing: a heading, and a line for each fact that there is."""
-    known = [{"": name, " ": value} for name, value in values.items() if value is not None]
-    return f"<p><strong>{in_html(short(title, LONGEST))}</strong></p>\n{rows_table(known, ('', ' '))}"
+    shown_values = [{"": name, " ": value} for name, value in values.items() if value is not None]
+    return f"<p><strong>{in_html(short(title, LONGEST))}</strong></p>\n{rows_table(shown_values, ('', ' '))}"
 
 
 def _cell(value: Any) -> str:

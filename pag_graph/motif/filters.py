@@ -251,8 +251,8 @@ class _Parser:
         if name == "abs":
             return Unary("abs", argument, token.position)
         if name not in _UNITS:
-            known = ", ".join([*_UNITS, "abs"])
-            self.fail(f"There is no function {token.text!r}.", token.position, f"There are {known}.")
+            function_names = ", ".join([*_UNITS, "abs"])
+            self.fail(f"There is no function {token.text!r}.", token.position, f"There are {function_names}.")
         amount = argument.value if isinstance(argument, Literal) else None
         if isinstance(amount, bool) or not isinstance(amount, int | float):
             self.fail(f"{name} takes a constant number, such as {name}(1).", token.position)

@@ -217,23 +217,25 @@ def chosen_fields(motif: Motif, shape: Shape, columns: Sequence[str] | None) -> 
         If there is no such element or column.
     """
     edges = motif.edges
-    known = {name: (shape.edges if name in edges else shape.vertices).names for name in motif.columns}
+    columns_of_element = {name: (shape.edges if name in edges else shape.vertices).names for name in motif.columns}
     if columns is None:
-        return {name: tuple(fields) for name, fields in known.items()}
+        return {name: tuple(fields) for name, fields in columns_of_element.items()}
     fields_wanted: dict[str, set[str]] = {}
     for text in columns:
         name, _, column = text.partition(".")
-        if name not in known or (column and column not in known[name]):
-            have = ", ".join(known) if name not in known else ", ".join(known[name])
+        if name not in columns_of_element or (column and column not in columns_of_element[name]):
+            have = (
+                ", ".join(columns_of_element) if name not in columns_of_element else ", ".join(columns_of_element[name])
+            )
             message = f"The answer has no column {text!r}; there are {have}."
             raise InvalidParameterError(message, None, {"column": text})
-        fields_wanted.setdefault(name, set()).update([column] if column else known[name])
+        fields_wanted.setdefault(name, set()).update([column] if column else columns_of_element[name])
     if not fields_wanted:
         message = "An answer needs a column at least."
         raise InvalidParameterError(message)
     return {
-        name: tuple(field for field in known[name] if field in fields_wanted[name])
-        for name in known
+        name: tuple(field for field in columns_of_element[name] if field in fields_wanted[name])
+        for name in columns_of_element
         if name in fields_wanted
     }
 

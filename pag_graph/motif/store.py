@@ -50,11 +50,11 @@ def chosen_epochs(run: Run, epochs: Sequence[int] | None) -> tuple[int, ...] | N
         message = f"epochs is {epochs!r}, and must be a list of epochs."
         raise InvalidParameterError(message, "Such as epochs=[4], or epochs=range(3, 8).")
     epochs = [whole_number(epoch, "epochs") for epoch in epochs]
-    known = run.epochs["epoch"].to_list()
-    missing = sorted(set(epochs).difference(known))
+    epoch_ids = run.epochs["epoch"].to_list()
+    missing = sorted(set(epochs).difference(epoch_ids))
     if missing or not epochs:
         missing_thing = f"epoch {missing[0]}" if missing else "empty choice of epochs"
-        message = f"{run.info.path} has no {missing_thing}; it has epochs {known[0]} to {known[-1]}."
+        message = f"{run.info.path} has no {missing_thing}; it has epochs {epoch_ids[0]} to {epoch_ids[-1]}."
         raise InvalidParameterError(message, f"List them: `pag info {run.info.path}`.", {"epochs": missing})
     return tuple(sorted(set(epochs)))
 

@@ -64,10 +64,10 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
     started = rows.kind == act.START
     operators = int(rows.operator[started].max(initial=-1)) + 1
     own_causes = polling.own_causes(logged, steps, operators)
-    arrived, known = arrivals(rows, processes)
+    arrived, is_arrival_known = arrivals(rows, processes)
     looked = _looked(rows, steps)
-    arrived = np.where(known & (arrived != NEVER), np.maximum(arrived, looked), arrived)
-    parts = [own_causes, _buffered(rows, steps, arrived, known), _applications(rows), _missing(rows)]
+    arrived = np.where(is_arrival_known & (arrived != NEVER), np.maximum(arrived, looked), arrived)
+    parts = [own_causes, _buffered(rows, steps, arrived, is_arrival_known), _applications(rows), _missing(rows)]
     if not rows.starts_run:
         # A log is cut only where something to do has just ended (`pauses_of`).
         ended = np.array([rows.before_t])
@@ -127,14 +127,16 @@ def _looked(rows: WorkerRows, steps: polling.Steps) -> I64:
     return looked
 
 
-def _buffered(rows: WorkerRows, steps: polling.Steps, arrived: I64, known: NDArray[np.bool_]) -> polling.Causes:
+def _buffered(
+    rows: WorkerRows, steps: polling.Steps, arrived: I64, is_arrival_known: NDArray[np.bool_]
+) -> polling.Causes:
     """Return when messages lay in the worker's buffers: from their arrival to their read.
 
     Where nobody logged when a message of another process came in, it is as late as the step that read it began.
     """
     read = rows.t[rows.reads]
     matched = (arrived != NEVER) & (arrived <= read)
-    latest = np.where(known, arrived, np.maximum(arrived, rows.t[steps.begin[rows.reads]]))
+    latest = np.where(is_arrival_known, arrived, np.maximum(arrived, rows.t[steps.begin[rows.reads]]))
     return polling.Causes(np.where(matched, latest, read), read)
 
 

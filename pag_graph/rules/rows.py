@@ -252,16 +252,16 @@ def arrivals(rows: WorkerRows, processes: I64) -> tuple[I64, NDArray[np.bool_]]:
     -------
     came
         Per row that reads a message: when it arrived, and never before it was sent; else when it was sent.
-    known
+    is_arrival_known
         The same: whether that is when it arrived. In one process a message arrives when it is sent.
     """
-    known = processes[rows.peer[rows.reads]] == processes[rows.worker]
+    is_arrival_known = processes[rows.peer[rows.reads]] == processes[rows.worker]
     if not len(rows.arrived):
-        return rows.sent, known
+        return rows.sent, is_arrival_known
     stated = rows.arrived[rows.reads]
     # Without a send there is no message to speak of.
     logged = (stated != NEVER) & (rows.sent != NEVER)
-    return np.where(logged, np.maximum(stated, rows.sent), rows.sent), known | logged
+    return np.where(logged, np.maximum(stated, rows.sent), rows.sent), is_arrival_known | logged
 
 
 class PolledRows(NamedTuple):

@@ -161,7 +161,7 @@ def judge(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting, _before: S
     innermost, role, consumed = surveyed.innermost, surveyed.role, surveyed.consumed
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level, rows.gaps)
-    arrived, known = arrivals(rows, setting.processes)
+    arrived, is_arrival_known = arrivals(rows, setting.processes)
     looked = np.full(len(arrived), np.iinfo(np.int64).max)
     if surveyed.polled is not None:
         arrived, looked = surveyed.polled.arrived, surveyed.polled.looked
@@ -169,7 +169,7 @@ def judge(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting, _before: S
         # Which interval work follows depends on what really ran, however coarsely it is shown.
         waits.Rows(rows.t, rows.kind, surveyed.role, rows.timeout, rows.before_t, rows.gaps),
         act.Intervals(surveyed.parks, surveyed.unparks, surveyed.last_parks),
-        waits.Reads(rows.reads, arrived, known, looked, rows.peer, rows.channel, rows.message_seq),
+        waits.Reads(rows.reads, arrived, is_arrival_known, looked, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )
@@ -251,8 +251,8 @@ def _is_certain(
         return bool(works.any())
     reads = rows.reads[reads_after[0] : reads_after[1]]
     same_process = setting.processes[rows.peer[reads]] == setting.processes[rows.worker]
-    known = sent[: len(reads)]
-    return bool((same_process & (known != NEVER) & (known < rows.t[park])).any())
+    sent_of_reads = sent[: len(reads)]
+    return bool((same_process & (sent_of_reads != NEVER) & (sent_of_reads < rows.t[park])).any())
 
 
 def worker_graph(rows: WorkerRows, surveyed: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:

@@ -101,8 +101,8 @@ class _Document:
 
     def add(self, kind: str, name: str, facts: Mapping[str, Any] | None = None) -> str:
         """Add an element once, without unknown facts; returns its name."""
-        known = {key: value for key, value in (facts or {}).items() if value is not None}
-        self.content.setdefault(kind, {}).setdefault(f"pag:{name}", known)
+        present_facts = {key: value for key, value in (facts or {}).items() if value is not None}
+        self.content.setdefault(kind, {}).setdefault(f"pag:{name}", present_facts)
         return f"pag:{name}"
 
     def relate(self, kind: str, **ends: str) -> None:
@@ -172,11 +172,11 @@ def _add_trace(document: _Document, commit: Commit) -> str:
     )
     for name, sums in commit.made.get("files", {}).items():
         file = f"file/{trace_id}/{sums['crc32']:08x}/{name}"
-        known = f"pag:{file}" in document.content["entity"]
+        is_described = f"pag:{file}" in document.content["entity"]
         member = document.add(
             "entity", file, {"prov:location": name, "pag:bytes": sums["bytes"], "pag:crc32": f"{sums['crc32']:08x}"}
         )
-        if not known:
+        if not is_described:
             document.relate("hadMember", collection=trace, entity=member)
     return trace
 

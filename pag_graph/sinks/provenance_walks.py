@@ -80,9 +80,9 @@ def log_stretches(run: Run) -> pl.DataFrame:
         ``log_from_row`` (from 0), ``log_rows``, ``log_from_seq`` and ``log_to_seq`` (numbers of its first and last
         event). None where the store kept nothing to append to, or the files do not tell.
     """
-    known = saved.load(run.info)
+    saved_state = saved.load(run.info)
     rows: list[tuple[Any, ...]] = []
-    for file in known.files if known is not None else ():
+    for file in saved_state.files if saved_state is not None else ():
         first = 0
         for group, numbers in zip(file.groups, file.numbers, strict=True):
             if group is not None and numbers is not None:

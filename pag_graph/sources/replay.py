@@ -215,9 +215,9 @@ def _sendable_portions(table: pa.Table) -> Iterator[pa.Table]:
 
 def _missing(before: int, seq: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Find stretches of numbers that come neither in a portion nor up to the number before it."""
-    known = np.concatenate([[before], seq])
-    for place in np.flatnonzero(np.diff(known) > 1).tolist():
-        yield int(known[place]) + 1, int(known[place + 1]) - 1
+    all_seqs = np.concatenate([[before], seq])
+    for place in np.flatnonzero(np.diff(all_seqs) > 1).tolist():
+        yield int(all_seqs[place]) + 1, int(all_seqs[place + 1]) - 1
 
 
 def _portions(log: TraceLog, worker: int, begin_ns: int, every_ns: int) -> Iterator[tuple[int, pa.Table]]:

@@ -29,8 +29,8 @@ def available_bytes() -> int | None:
         The least of what the machine has free, what the process's group may take, and what the limit of the process's
         address space leaves; none where the system tells nothing. Never negative.
     """
-    known = [amount for amount in (_machine(), _group(), _address_space()) if amount is not None]
-    return max(min(known), 0) if known else None
+    amounts = [amount for amount in (_machine(), _group(), _address_space()) if amount is not None]
+    return max(min(amounts), 0) if amounts else None
 
 
 def _machine() -> int | None:

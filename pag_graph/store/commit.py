@@ -215,19 +215,19 @@ class _Pinned(NamedTuple):
         self.digests[name] = (previous.digests or {})[name]
         if name in previous.tips:
             self.tips[name] = previous.tips[name]
-        if (known := previous.known(name)) is not None:
-            self.tables[name] = known
+        if (table_before := previous.known(name)) is not None:
+            self.tables[name] = table_before
 
     def take(self, name: str, step: _Step, now: TableState) -> None:
         """Pin the version that a table has now."""
         self.versions[name], self.digests[name] = now.version, step.digest
         provisional = {path: part for path, part in now.files.items() if part.provisional}
         self.tips[name] = replace(now, files=provisional, more=now.more or len(provisional) < len(now.files))
-        known = None if self.previous is None else self.previous.known(name)
+        table_before = None if self.previous is None else self.previous.known(name)
         if not now.more:
             self.tables[name] = now
-        elif known is not None:
-            stay = {path: part for path, part in known.files.items() if path not in step.before.files}
+        elif table_before is not None:
+            stay = {path: part for path, part in table_before.files.items() if path not in step.before.files}
             self.tables[name] = replace(now, files={**stay, **step.files}, more=False)
 
 

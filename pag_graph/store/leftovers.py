@@ -209,13 +209,13 @@ def _lives(directory: Path) -> dict[str, list[tuple[int, int]]]:
     StoreError
         If the log is damaged.
     """
-    known = readable_versions(directory)
+    versions = readable_versions(directory)
     began: dict[str, int] = {}
     lives: dict[str, list[tuple[int, int]]] = {}
-    if known and known[0] > 0:
+    if versions and versions[0] > 0:
         # Earlier versions are gone from the log.
-        began = dict.fromkeys(read_state(directory, known[0]).files, -1)
-    for version in known:
+        began = dict.fromkeys(read_state(directory, versions[0]).files, -1)
+    for version in versions:
         added, removed = changes(directory, version)
         for name in removed:
             if name in began:

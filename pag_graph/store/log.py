@@ -83,16 +83,16 @@ class TraceLog:
         chunks: dict[int, list[Chunk]] = {}
         for file in trace.files:
             for worker, group, offset, rows, t_min, t_max in stretches(trace, file):
-                known = chunks.setdefault(worker, [])
-                first_row = known[-1].first_row + known[-1].rows if known else 0
+                worker_chunks = chunks.setdefault(worker, [])
+                first_row = worker_chunks[-1].first_row + worker_chunks[-1].rows if worker_chunks else 0
                 of_file = file.size_bytes, file.mtime_ns
-                known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max, of_file))
-        return cls(trace.path, {worker: tuple(known) for worker, known in sorted(chunks.items())})
+                worker_chunks.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max, of_file))
+        return cls(trace.path, {worker: tuple(worker_chunks) for worker, worker_chunks in sorted(chunks.items())})
 
     def rows_of(self, worker: int) -> int:
         """Return how many events `worker` has."""
-        known = self.chunks.get(worker, ())
-        return known[-1].first_row + known[-1].rows if known else 0
+        worker_chunks = self.chunks.get(worker, ())
+        return worker_chunks[-1].first_row + worker_chunks[-1].rows if worker_chunks else 0
 
     def files_of(self, worker: int | NDArray[np.int64], row: NDArray[np.int64]) -> pa.Array:
         """Return the files that hold rows (from 0) of one worker, or of one each; words, dictionary-encoded."""
@@ -152,7 +152,9 @@ class TraceLog:
 
     def forward(self) -> ForwardLog:
         """Return the same log, for a reader that asks for one stretch of each worker after the other."""
-        sharing = Counter((chunk.file, chunk.row_group) for known in self.chunks.values() for chunk in known)
+        sharing = Counter(
+            (chunk.file, chunk.row_group) for worker_chunks in self.chunks.values() for chunk in worker_chunks
+        )
         shared = frozenset(group for group, count in sharing.items() if count > 1)
         return ForwardLog(self.root, self.chunks, shared, kept=kept_of(self.root))
 
@@ -218,8 +220,8 @@ class ForwardLog(TraceLog):
     @contextmanager
     def _file(self, worker: int, name: str) -> Iterator[pq.ParquetFile]:
         """Open a file, or take the one that is open still, which is nobody else's meanwhile."""
-        known, parquet = self.files.pop(worker, (None, None))
-        if known != name:
+        open_name, parquet = self.files.pop(worker, (None, None))
+        if open_name != name:
             parquet = open_events(self.root, name, encoded=ENCODED_WORDS)
         yield parquet
         if len(self.files) < _KEPT_FILES:

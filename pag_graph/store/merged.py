@@ -62,9 +62,9 @@ def merged_tables(parts: Sequence[tuple[Part, Description]]) -> dict[str, pa.Tab
         return dict(parts[0][1].tables)
     tables = {}
     for name, key in _KEYS.items():
-        tables_of_parts = [known.tables[name] for _, known in parts]
+        tables_of_parts = [description.tables[name] for _, description in parts]
         if name == "workers":
-            own_rows = [np.isin(known.tables[name][key].to_numpy(), part.workers) for part, known in parts]
+            own_rows = [np.isin(description.tables[name][key].to_numpy(), part.workers) for part, description in parts]
             tables_of_parts = [
                 table.filter(mask) for table, mask in zip(tables_of_parts, own_rows, strict=True)
             ] + tables_of_parts
@@ -91,7 +91,7 @@ def merged_meta(
     lost
         Worker, first and last number of stretches of events that a program could not keep.
     """
-    metas = [known.meta for _, known in parts]
+    metas = [description.meta for _, description in parts]
     content = dict(metas[0]) | {"workers": workers, "complete": complete}
     dropped: dict[str, int] = {}
     for meta in metas:

@@ -189,8 +189,8 @@ def _statistics(content: pa.Table, integers: Sequence[str], footer: pq.FileMetaD
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
     for place, name in enumerate(content.column_names):
         if name in integers:
-            known = (group.column(place).statistics for group in groups)
-            if bounds := [(column.min, column.max) for column in known if column.has_min_max]:
+            group_statistics = (group.column(place).statistics for group in groups)
+            if bounds := [(column.min, column.max) for column in group_statistics if column.has_min_max]:
                 low[name], high[name] = min(lowest for lowest, _ in bounds), max(highest for _, highest in bounds)
     nulls = {name: content[name].null_count for name in content.column_names}
     return json.dumps({"numRecords": content.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})

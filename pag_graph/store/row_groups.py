@@ -100,8 +100,8 @@ _growing: dict[Path, RowGroups] = {}
 
 def kept_of(root: Path) -> RowGroups:
     """Return the row groups with which a log begins to be read that this process may have read before."""
-    known = _growing.get(root)
-    return RowGroups(None if known is None else known.last())
+    decoded = _growing.get(root)
+    return RowGroups(None if decoded is None else decoded.last())
 
 
 def keep_last(root: Path, groups: RowGroups) -> None:

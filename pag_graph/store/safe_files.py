@@ -69,14 +69,14 @@ def check_folder(folder: Path) -> dict[str, os.stat_result | None]:
     """
     try:
         with os.scandir(folder) as entries:
-            known = {entry.name: _status(entry) for entry in entries}
+            statuses = {entry.name: _status(entry) for entry in entries}
     except OSError as error:
         message = f"{folder} cannot be listed: {error}."
         raise TraceFormatError(message, None, {"file": str(folder)}) from error
-    for name, status in sorted(known.items()):
+    for name, status in sorted(statuses.items()):
         if status is not None and stat.S_IFMT(status.st_mode) in _KINDS:
             _check_kind(folder / name, status)
-    return {name: known[name] for name in sorted(known)}
+    return {name: statuses[name] for name in sorted(statuses)}
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:

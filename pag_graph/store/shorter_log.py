@@ -20,13 +20,13 @@ def readable_versions(directory: Path) -> list[int]:
     StoreError
         If the log is damaged.
     """
-    known = versions(directory)
-    for place, version in enumerate(known):
+    all_versions = versions(directory)
+    for place, version in enumerate(all_versions):
         if version == 0:
-            return known
+            return all_versions
         base = base_of(directory, version, read_commit(directory, version))
-        if _first_of(base) >= known[0]:
-            return known[place:]
+        if _first_of(base) >= all_versions[0]:
+            return all_versions[place:]
     return []
 
 

@@ -154,14 +154,14 @@ class Spool:
                 if self._lanes[worker].process != process:
                     message = f"Worker {worker} is one of process {self._lanes[worker].process}; {process} names it."
                     raise StoreConflictError(message, "Number the processes of a run differently.")
-            known = self._parts.get(process)
-            if known is not None and (known.processes != processes or set(known.workers) != named):
+            part_before = self._parts.get(process)
+            if part_before is not None and (part_before.processes != processes or set(part_before.workers) != named):
                 message = f"Process {process} named other workers, or another number of processes, when it came first."
                 raise StoreConflictError(message, "Receive the new run into a spool of its own.")
             self._trace_id = trace_id
             for worker in named:
                 self._lanes.setdefault(worker, _Lane(process))
-            if known is None:
+            if part_before is None:
                 self._parts[process] = Part(process, processes, tuple(sorted(named)))
                 self._note(process)
             return self._next(process)
@@ -260,20 +260,20 @@ class Spool:
         """
         with self._mutex, refusals(self.root, "The spool", StoreError):
             lane = self._lane(process, worker)
-            known = list(lane.lost)
+            lost_ranges = list(lane.lost)
             for first, last in stretches:
                 if not 1 <= first <= last:
                     message = f"Events {first} to {last} of worker {worker} cannot be lost: there are none."
                     raise TraceFormatError(message, _HINT, {"worker": worker})
                 if last >= lane.next_seq:
-                    known.append((max(first, lane.next_seq), last))
-            known = _united(known)
-            if known == lane.lost:
+                    lost_ranges.append((max(first, lane.next_seq), last))
+            lost_ranges = _united(lost_ranges)
+            if lost_ranges == lane.lost:
                 return
-            if len(known) > _MOST_LOST:
+            if len(lost_ranges) > _MOST_LOST:
                 message = f"Worker {worker} lost events in more than {_MOST_LOST} places."
                 raise TraceFormatError(message, "Give the recorder more room for what waits.", {"worker": worker})
-            lane.lost = known
+            lane.lost = lost_ranges
             lane.step_over()
             self._note(process)
             self._publish()
@@ -375,8 +375,8 @@ class Spool:
             return
         tables = merged_tables(parts)
         for name, table in tables.items():
-            known = self._written.get(name)
-            if not isinstance(known, pa.Table) or not known.equals(table):
+            written_table = self._written.get(name)
+            if not isinstance(written_table, pa.Table) or not written_table.equals(table):
                 place = self.root / f"{name}.parquet"
                 write_table(place.with_suffix(".tmp"), table)
                 place.with_suffix(".tmp").replace(place)

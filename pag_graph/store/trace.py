@@ -152,11 +152,11 @@ class Trace:
         files = _event_files(root, by_name)
         if not files:
             _refuse_empty(root)
-        known = set(tables["workers"]["worker"].to_pylist())
+        listed_workers = set(tables["workers"]["worker"].to_pylist())
         gaps = Gaps()
         for file in files:
-            if not known.issuperset(file.workers):
-                check_known(file.workers, known, where=str(root / file.name))
+            if not listed_workers.issuperset(file.workers):
+                check_known(file.workers, listed_workers, where=str(root / file.name))
             if meta.gapless:
                 gaps.look(file)
         return cls(path=root, meta=meta, files=files, findings=source_findings(root, gaps), **tables)
@@ -388,7 +388,7 @@ def _write_content(
     check_tables(meta=meta, **tables)
     for name, table in tables.items():
         write_table(directory / f"{name}.parquet", table)
-    known = set(tables["workers"]["worker"].to_pylist())
+    listed_workers = set(tables["workers"]["worker"].to_pylist())
     rows = 0
     for stem, content in events:
         file = directory / EVENTS / f"{stem}.parquet"
@@ -398,7 +398,7 @@ def _write_content(
             raise TraceFormatError(message, "Give every table of events a name of its own.", {"file": stem})
         table = conform(content, TRACE_EVENTS, where=where)
         check_vocabulary(table, where=where)
-        check_known(table["worker"].unique().to_pylist(), known, where=where)
+        check_known(table["worker"].unique().to_pylist(), listed_workers, where=where)
         write_table(file, table)
         rows += table.num_rows
         # The next one is made when it is asked for: until then this one need not be there, nor what writing it took.

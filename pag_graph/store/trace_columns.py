@@ -114,8 +114,8 @@ def check_ranges(table: pa.Table, *, where: str) -> None:
 
 def _event_at(table: pa.Table, row: int) -> str:
     """Name an event by worker and number as far as they were read, else by its row."""
-    known = [f"{name} {table[name][row]}" for name in ("worker", "seq") if name in table.column_names]
-    return " ".join([*known, f"(row {row})"])
+    stated = [f"{name} {table[name][row]}" for name in ("worker", "seq") if name in table.column_names]
+    return " ".join([*stated, f"(row {row})"])
 
 
 def check_columns(actual: pa.Schema, declared: pa.Schema, *, where: str) -> None:

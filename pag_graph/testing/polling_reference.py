@@ -115,8 +115,8 @@ def _own_causes(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_n
         return low in (high, 0) or rows[steps[high - 1][0]].t - rows[steps[low - 1][1]].t < pause_ns
 
     def latest(effect: int, kinds: set[str], *, works: bool = False) -> list[int]:
-        known = [p for p in range(effect) if rows[p].kind in kinds and (not works or rows[p].works)]
-        return known[-1:]
+        candidates = [p for p in range(effect) if rows[p].kind in kinds and (not works or rows[p].works)]
+        return candidates[-1:]
 
     progress = {"progress_receive", "push_progress"}
     result = []

@@ -226,8 +226,8 @@ def traffic_of(messages: Iterable[tuple[Event, Event]]) -> list[Row]:
 
 def _sum_of(values: list[int | None]) -> int | None:
     """Return a sum; of what is not known in part nothing is known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    stated_values = [value for value in values if value is not None]
+    return sum(stated_values) if len(stated_values) == len(values) else None
 
 
 @dataclass(slots=True)

@@ -170,9 +170,10 @@ class Answer:
 
 def _converted(analysis: Analysis[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Give texts of an address the types of parameters; what is unknown is refused where they are made."""
-    known = {parameter.name: parameter for parameter in analysis.parameter_list}
+    parameter_of_name = {parameter.name: parameter for parameter in analysis.parameter_list}
     return {
-        name: (value if known[name].many else value[-1]) if name in known else value for name, value in values.items()
+        name: (value if parameter_of_name[name].many else value[-1]) if name in parameter_of_name else value
+        for name, value in values.items()
     }
 
 

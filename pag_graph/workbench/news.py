@@ -96,10 +96,10 @@ class News:
 
     def epochs(self, name: str, opened: Opened) -> pl.DataFrame:
         """Return what the critical paths of all epochs are made of (see `facts.epochs`)."""
-        known = self.known(name)
-        known.update(opened)
-        assert known.epochs is not None  # noqa: S101  (it was made just now)
-        return known.epochs
+        news_of_run = self.known(name)
+        news_of_run.update(opened)
+        assert news_of_run.epochs is not None  # noqa: S101  (it was made just now)
+        return news_of_run.epochs
 
     async def told(self, name: str, after: int | None, drawn_version: int | None = None) -> AsyncIterator[bytes]:
         """Tell of a run until nobody listens.

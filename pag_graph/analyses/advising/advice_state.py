@@ -78,8 +78,8 @@ class AdviceState:
     @property
     def blacklisted_share(self) -> float:
         """The share of the ports that ever were candidates that are on the blacklist."""
-        known = {*self.candidates, *(entry.port for entry in self.blacklist)}
-        return len({entry.port for entry in self.blacklist}) / len(known) if known else 0.0
+        ports = {*self.candidates, *(entry.port for entry in self.blacklist)}
+        return len({entry.port for entry in self.blacklist}) / len(ports) if ports else 0.0
 
     @property
     def text(self) -> str:

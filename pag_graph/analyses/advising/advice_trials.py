@@ -240,11 +240,13 @@ def _addresses(run: Run) -> dict[PortName, str]:
 
 
 def _named(ports: Sequence[str], run: Run) -> list[PortName]:
-    known = port_names(run)
-    chosen = [name for text in ports for name in sorted(known.values()) if text in {str(name), name.name}]
-    lost = [text for text in ports if not any(text in {str(name), name.name} for name in known.values())]
+    name_of_operator = port_names(run)
+    chosen = [name for text in ports for name in sorted(name_of_operator.values()) if text in {str(name), name.name}]
+    lost = [text for text in ports if not any(text in {str(name), name.name} for name in name_of_operator.values())]
     if lost:
-        message = f"There is no operator {lost[0]!r}; there are {', '.join(sorted(map(str, known.values())))}."
+        message = (
+            f"There is no operator {lost[0]!r}; there are {', '.join(sorted(map(str, name_of_operator.values())))}."
+        )
         raise InvalidParameterError(message, _EXAMPLE)
     return sorted(set(chosen))
 
@@ -256,8 +258,8 @@ def _inserted(before: Run, after: Run, operator_pairs: _OperatorPairs) -> list[P
 
 def _nested_ports(before: Run, after: Run) -> list[PortName]:
     """Return operators that are outermost on a thread only after."""
-    known = [{port_names(run)[operator] for operator in _outermost(run)} for run in (before, after)]
-    return sorted((known[1] - known[0]) & set(port_names(before).values()))
+    nested_names = [{port_names(run)[operator] for operator in _outermost(run)} for run in (before, after)]
+    return sorted((nested_names[1] - nested_names[0]) & set(port_names(before).values()))
 
 
 def _outermost(run: Run) -> set[int]:

@@ -90,10 +90,10 @@ class FlowRows:
         self._activation = base.number("activation")
         operator, worker = folded(base.number("operator"), flow.fold), base.number("src") >> POSITION_BITS
         place = np.minimum(np.searchsorted(self._operators, operator), len(self._operators) - 1)
-        known = base.is_local & (self._operators[place] == operator)
+        is_own_edge = base.is_local & (self._operators[place] == operator)
         # One cell per operator and worker, and one more for all that no port ever takes.
         cell = place * len(self._workers) + np.searchsorted(self._workers, worker)
-        self._cell = np.where(known, cell, len(self._operators) * len(self._workers))
+        self._cell = np.where(is_own_edge, cell, len(self._operators) * len(self._workers))
 
     def moved(self, option: Option) -> Moved:
         """Say what ports take away, no two of them in one thread's way; threads may share one port. O(edges)."""

@@ -175,20 +175,20 @@ class Dataflow:
             if node != start and total:
                 weights[node] = [(link, count / total) for link, count in counts if count]
         # A node that depends on one without counts has no share either.
-        known = {start, *weights}
+        counted_nodes = {start, *weights}
         while True:
             lost = {
                 node
-                for node in known - {start}
+                for node in counted_nodes - {start}
                 if any(
-                    link.pact == "pipeline" and link.source in reached and link.source not in known
+                    link.pact == "pipeline" and link.source in reached and link.source not in counted_nodes
                     for link, _ in weights[node]
                 )
             }
             if not lost:
                 break
-            known -= lost
-        fed = self._fed_by(start, known, weights)
+            counted_nodes -= lost
+        fed = self._fed_by(start, counted_nodes, weights)
         order = [start, *sorted(fed - {start})]
         place = {node: row for row, node in enumerate(order)}
         matrix = np.eye(len(order))
@@ -198,18 +198,18 @@ class Dataflow:
                     matrix[place[node], place[link.source]] -= weight
         solved = np.linalg.solve(matrix, np.eye(len(order))[0])
         shares = dict(zip(order, np.clip(solved, 0.0, 1.0).tolist(), strict=True))
-        return {node: shares.get(node, 0.0) for node in known}
+        return {node: shares.get(node, 0.0) for node in counted_nodes}
 
     @staticmethod
     def _fed_by(
-        start: Node, known: Collection[Node], weights: Mapping[Node, Sequence[tuple[Link, float]]]
+        start: Node, counted_nodes: Collection[Node], weights: Mapping[Node, Sequence[tuple[Link, float]]]
     ) -> set[Node]:
         """Return the nodes that records of `start` reached: the others would leave the system without a solution."""
         fed = {start}
         while True:
             newly_fed = {
                 node
-                for node in known
+                for node in counted_nodes
                 if node not in fed
                 and any(link.pact == "pipeline" and link.source in fed for link, _ in weights.get(node, ()))
             }

@@ -45,6 +45,6 @@ def records_of(run: Run, epochs: Sequence[int]) -> list[int | None]:
     """Return, per epoch, how many records its data messages held, local ones included; None where that is not known."""
     if not run.has_traffic:
         return [None] * len(epochs)
-    known = pl.when(pl.col("records").is_not_null().all()).then(pl.col("records").sum())
-    sums = dict(data_traffic(run).group_by("epoch").agg(known).collect().iter_rows())
+    total_records = pl.when(pl.col("records").is_not_null().all()).then(pl.col("records").sum())
+    sums = dict(data_traffic(run).group_by("epoch").agg(total_records).collect().iter_rows())
     return [sums.get(epoch, 0) for epoch in epochs]

@@ -78,8 +78,8 @@ def moved_share(moves: list[Move], course: Course) -> float | None:
                 before[move.bin] = move.to
             elif move.owner is not None:
                 before.setdefault(move.bin, move.owner)
-    known = before.keys() & after.keys()
-    return sum(before[name] != after[name] for name in known) / len(known) if known else None
+    common_bins = before.keys() & after.keys()
+    return sum(before[name] != after[name] for name in common_bins) / len(common_bins) if common_bins else None
 
 
 def routing(run: Run, number: int, course: Course, epochs: Epochs, moves: list[Move] | None) -> list[Row]:

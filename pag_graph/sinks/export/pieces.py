@@ -173,8 +173,8 @@ class Content:
         ends = scan.select(low=_END.min(), high=_END.max(), rows=pl.len()).collect().row(0)
         first = self.run.scan("vertices").select(low=pl.col("t_ns").min(), high=pl.col("t_ns").max()).collect().row(0)
         starts = scan.select(low=pl.col("start_ns").min(), high=pl.col("start_ns").max()).collect().row(0)
-        known = [value for pair in (ends[:2], first, starts) for value in pair if value is not None]
-        low, high, rows = min(known) - 1, max(known), int(ends[2])
+        values = [value for pair in (ends[:2], first, starts) for value in pair if value is not None]
+        low, high, rows = min(values) - 1, max(values), int(ends[2])
 
         def cut(low: int, high: int, rows: int) -> list[int]:
             if rows <= self.piece_edges or high - low <= 1:

@@ -273,9 +273,14 @@ class Reader:
                 # Over a message one comes into a segment only at its start.
                 if last["worker"] == last["to_worker"] or segment == last["edge_dst"]:
                     end_segment = segment
-            known = {name: row[name] for name in PAG_EPOCHS.names}
+            epoch_columns = {name: row[name] for name in PAG_EPOCHS.names}
             rows.append(
-                {**known, "end_vertex": end_vertex, "end_segment": end_segment, "highest_epoch": highest_epoch(part)}
+                {
+                    **epoch_columns,
+                    "end_vertex": end_vertex,
+                    "end_segment": end_segment,
+                    "highest_epoch": highest_epoch(part),
+                }
             )
         schema: dict[str, Any] = {
             **pl.DataFrame(PAG_EPOCHS.empty_table()).schema,

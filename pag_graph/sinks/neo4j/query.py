@@ -215,17 +215,17 @@ def _completed(transaction: neo4j.ManagedTransaction, query: Query, parameters: 
             message = "No run is loaded."
             raise InvalidParameterError(message, "Load one: `pag neo4j load STORE`.")
         chosen["run"] = latest["run"]
-    known = read_loaded(transaction, str(chosen["run"]))
-    if "epoch" in query.params and known.epochs:
+    loaded_run = read_loaded(transaction, str(chosen["run"]))
+    if "epoch" in query.params and loaded_run.epochs:
         epoch = chosen.get("epoch")
-        chosen["epoch"] = query.params["epoch"].convert(epoch) if epoch is not None else _slowest(query, known)
+        chosen["epoch"] = query.params["epoch"].convert(epoch) if epoch is not None else _slowest(query, loaded_run)
     elif "epoch" in query.params and chosen.get("epoch") is None:
         chosen["epoch"] = 0
-    covers(query, _checked(query, chosen), known, transaction).check()
+    covers(query, _checked(query, chosen), loaded_run, transaction).check()
     return chosen
 
 
-def _slowest(query: Query, known: LoadedRun) -> int:
+def _slowest(query: Query, loaded_run: LoadedRun) -> int:
     """Return the slowest round that has the detail that the query needs.
 
     Raises
@@ -233,15 +233,15 @@ def _slowest(query: Query, known: LoadedRun) -> int:
     InvalidParameterError
         If no epoch has it.
     """
-    for epoch in known.slowest_first():
+    for epoch in loaded_run.slowest_first():
         if epoch.is_enough(query):
             return epoch.number
     needs = " or ".join(query.details)
-    message = f"All epochs of run {known.run} are loaded with less detail than {query.name} needs: {needs}."
-    slowest = known.slowest_first()[0].number
-    command = load_command(known.store, [slowest], query.details)
+    message = f"All epochs of run {loaded_run.run} are loaded with less detail than {query.name} needs: {needs}."
+    slowest = loaded_run.slowest_first()[0].number
+    command = load_command(loaded_run.store, [slowest], query.details)
     hint = f"Load the slowest round again: `{command}`; all without --epoch."
-    raise InvalidParameterError(message, hint, {"run": known.run, "epoch": None, "query": query.name})
+    raise InvalidParameterError(message, hint, {"run": loaded_run.run, "epoch": None, "query": query.name})
 
 
 def _read(driver: neo4j.Driver, work: Callable[[neo4j.ManagedTransaction], _T]) -> _T:

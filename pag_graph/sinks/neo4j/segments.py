@@ -209,8 +209,8 @@ class SegmentReader:
 
         Null where the column is.
         """
-        known = pl.col(operator).replace_strict(self._names, default=None, return_dtype=pl.String)
-        return pl.coalesce(known, pl.format("operator {}", pl.col(operator)))
+        listed_name = pl.col(operator).replace_strict(self._names, default=None, return_dtype=pl.String)
+        return pl.coalesce(listed_name, pl.format("operator {}", pl.col(operator)))
 
 
 def _titled(subject: pl.Expr, ns: str | pl.Expr) -> pl.Expr:

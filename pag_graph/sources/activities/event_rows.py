@@ -82,9 +82,9 @@ class Converter:
         frame = source.frame
         source.refuse(frame["end"] < frame["start"], "the activity ends ({end} ns) before it starts ({start} ns)")
         word = frame["activity"].str.to_lowercase().str.replace_all(r"[- ]", "_")
-        known = [str(kind) for kind in LOCAL_TYPES]
-        if (unknown := (~word.is_in(known)).arg_true()).len():
-            _refuse_word(source, int(unknown[0]), str(frame["activity"][int(unknown[0])]), known, "activity")
+        local_kinds = [str(kind) for kind in LOCAL_TYPES]
+        if (unknown := (~word.is_in(local_kinds)).arg_true()).len():
+            _refuse_word(source, int(unknown[0]), str(frame["activity"][int(unknown[0])]), local_kinds, "activity")
         frame = frame.with_row_index("_index").with_columns(
             worker=self._worker(frame["worker"]),
             operator=frame["operator"].replace_strict(self._operators, default=None, return_dtype=pl.Int64),
@@ -367,10 +367,10 @@ class Converter:
 
 def _numbered(names: pl.Series) -> dict[str, int]:
     """Give every name a number: itself where all are numbers, else its place in the order in which they appear."""
-    known = names.drop_nulls().unique(maintain_order=True).to_list()
-    if all(re.fullmatch(r"0|[1-9]\d{0,6}", name) and int(name) <= MAX_WORKER for name in known):
-        return {name: int(name) for name in sorted(known, key=int)}
-    return {name: number for number, name in enumerate(known)}
+    distinct_names = names.drop_nulls().unique(maintain_order=True).to_list()
+    if all(re.fullmatch(r"0|[1-9]\d{0,6}", name) and int(name) <= MAX_WORKER for name in distinct_names):
+        return {name: int(name) for name in sorted(distinct_names, key=int)}
+    return {name: number for number, name in enumerate(distinct_names)}
 
 
 def _refuse_word(source: Source, index: int, word: str, known: Sequence[str], kind_of_row: str) -> NoReturn:

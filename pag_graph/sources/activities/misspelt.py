@@ -121,12 +121,12 @@ def _workers_by_name(tables: Mapping[str, Source]) -> dict[str, _Named]:
             .collect()
         )
         for name, count, index in rows.iter_rows():
-            known = named.get(name)
-            if known is None:
+            worker = named.get(name)
+            if worker is None:
                 named[name] = _Named(count, table, index)
             else:
-                first = min(index, known.first) if known.table == table else known.first
-                named[name] = _Named(known.rows + count, known.table, first)
+                first = min(index, worker.first) if worker.table == table else worker.first
+                named[name] = _Named(worker.rows + count, worker.table, first)
     return named
 
 
