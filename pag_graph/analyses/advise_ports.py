@@ -132,11 +132,11 @@ def port_rows(snapshot: Snapshot, ports: Ports) -> pa.Table:
     frame = pl.DataFrame(rows, schema_overrides={"records": pl.Int64, "worker": pl.Int32}, infer_schema_length=None)
     if frame.is_empty():
         return ADVISE_PORTS.empty_table()
-    named = frame.join(operator_names(snapshot.run).drop("address"), on="operator", how="left").with_columns(
+    named_rows = frame.join(operator_names(snapshot.run).drop("address"), on="operator", how="left").with_columns(
         pl.when(pl.col("operator") != RUNTIME).then("operator").alias("operator")
     )
     order = ["mu", "worker", "operator"]
-    return typed_table(named.sort(order, descending=[True, False, False], nulls_last=True), ADVISE_PORTS)
+    return typed_table(named_rows.sort(order, descending=[True, False, False], nulls_last=True), ADVISE_PORTS)
 
 
 def _apportioned(ports: Ports, operator: int) -> bool:

@@ -191,10 +191,10 @@ def _paths_back(
 def _on_stretches(view: View, path: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Sum what happened on stretches of paths, per path, type and operator."""
     edges = view.within(path.select("src", "dst", "index", "since", "until"))
-    inside = nw.min_horizontal(end_ns(), "until") - nw.max_horizontal("start_ns", "since")
+    inside_ns = nw.min_horizontal(end_ns(), "until") - nw.max_horizontal("start_ns", "since")
     keys = ["index", "worker", "type", "operator"]
     summed = view.collect(
-        edges.with_columns(worker=worker_in("dst"), blamed_ns=inside)
+        edges.with_columns(worker=worker_in("dst"), blamed_ns=inside_ns)
         .filter(nw.col("blamed_ns") > 0)
         .group_by(keys)
         .agg(nw.col("blamed_ns").sum())

@@ -112,10 +112,10 @@ def _profiles(graph: ConstraintGraph, steps: int) -> pl.DataFrame:
     order = ["window", "best", "path_ns", "time_ns", "kind", "key"]
     targets = targets.sort(order, descending=[False, True, True, True, False, False])
     pair = pl.col("key") // (1 << _PAIR_BITS), pl.col("key") % (1 << _PAIR_BITS)
-    named = {"operator": ("operator", pl.col("key")), "worker": ("worker", pl.col("key"))}
-    named |= {"from_worker": ("message", pair[0]), "to_worker": ("message", pair[1])}
+    key_columns = {"operator": ("operator", pl.col("key")), "worker": ("worker", pl.col("key"))}
+    key_columns |= {"from_worker": ("message", pair[0]), "to_worker": ("message", pair[1])}
     targets = targets.with_columns(
-        pl.when(pl.col("kind") == kind).then(value).alias(name) for name, (kind, value) in named.items()
+        pl.when(pl.col("kind") == kind).then(value).alias(name) for name, (kind, value) in key_columns.items()
     )
     spans = spans[targets["place"].to_numpy()]
     saved = spans[:, :1] - spans

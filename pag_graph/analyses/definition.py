@@ -144,8 +144,8 @@ class Chart:
     @property
     def columns(self) -> set[str]:
         """All columns that it shows."""
-        named = {*self.x, *self.y, *self.colour, *(self.interval or ()), *(self.ends or ())}
-        return named | {name for name in (self.value, self.panel, self.unit) if name}
+        column_names = {*self.x, *self.y, *self.colour, *(self.interval or ()), *(self.ends or ())}
+        return column_names | {name for name in (self.value, self.panel, self.unit) if name}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

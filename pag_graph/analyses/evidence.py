@@ -291,8 +291,8 @@ class Evidence:
         except (PagError, AnalysisError):
             # A recording that contradicts itself cannot be replayed; `doubts` says so.
             return []
-        least = self.window.span_ns / 100
-        return sorted((row for row in changes if row["saved_ns"] >= least), key=lambda row: -row["saved_ns"])
+        least_ns = self.window.span_ns / 100
+        return sorted((row for row in changes if row["saved_ns"] >= least_ns), key=lambda row: -row["saved_ns"])
 
     def _faster(self) -> list[dict[str, Any]]:
         rows = causal_profile.ANALYSIS(self.snapshot, causal_profile.CausalProfileParameters(steps=2)).to_pylist()
@@ -329,12 +329,12 @@ class Evidence:
         run = self.snapshot.run
         rows = run.scan("findings").select("finding", "vertex").collect()
         vertices = rows["vertex"].drop_nulls().unique()
-        inside: dict[str, int] = {}
+        counts_inside: dict[str, int] = {}
         if len(vertices):
             ids = pl.concat([self.snapshot.edges["src"], self.snapshot.edges["dst"]]).unique()
             findings_inside = rows.filter(pl.col("vertex").is_in(ids.implode()))
-            inside = dict(findings_inside.group_by("finding").len().sort("finding").iter_rows())
-        return inside, dict(rows.group_by("finding").len().sort("finding").iter_rows())
+            counts_inside = dict(findings_inside.group_by("finding").len().sort("finding").iter_rows())
+        return counts_inside, dict(rows.group_by("finding").len().sort("finding").iter_rows())
 
     @cached_property
     def negative(self) -> int:
@@ -387,10 +387,10 @@ class Evidence:
     def _straggler(self) -> Verdict | None:
         span = self.window.span_ns or 1
         woken = local_inside(self.snapshot).filter(pl.col("type") == _WAKE_UP)
-        late = dict(woken.group_by("worker").agg(pl.col("inside_ns").sum()).iter_rows())
+        late_ns = dict(woken.group_by("worker").agg(pl.col("inside_ns").sum()).iter_rows())
         for row in self.stragglers:
             # Time until the operating system lets a worker run is no work of its own.
-            own_ns = row["work_ns"] - late.get(row["worker"], 0)
+            own_ns = row["work_ns"] - late_ns.get(row["worker"], 0)
             if self.snapshot.run.unlike and row["path_ns"] < self.notable * span:
                 # It may be slower than its like, but what the end depends on is done by others.
                 continue
@@ -412,8 +412,8 @@ class Evidence:
             (Cause.WAKE_UP, by_type.get(_WAKE_UP, 0), self.notable),
             (Cause.TRANSFER, messages, self.notable),
         )
-        for cause, ns, least in looked_for:
-            if ns >= least * span:
+        for cause, ns, least_ns in looked_for:
+            if ns >= least_ns * span:
                 return Verdict(cause=cause, share=ns / span, time_ns=ns)
         return None
 

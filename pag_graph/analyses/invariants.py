@@ -179,8 +179,8 @@ def violations(
     rows = rows.with_columns(unit=pl.lit("ns"))
     if parameters.some_progress:
         peers = len(run.workers) - 1
-        least = peers if parameters.progress_to_all else min(peers, 1)
-        rows = pl.concat([rows, _silent(run, sends, windows, least).select(rows.columns)])
+        least_workers = peers if parameters.progress_to_all else min(peers, 1)
+        rows = pl.concat([rows, _silent(run, sends, windows, least_workers).select(rows.columns)])
     return rows, observed
 
 
@@ -219,9 +219,9 @@ def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
         begin=pl.col("start_ns").shift(1).over("worker"),
     ).with_columns(observed=pl.col("start_ns") - pl.col("begin"), start_ns="begin")
     end, last = int(windows["end_ns"].max()), int(windows["epoch"].max())  # type: ignore[arg-type]
-    inside = sends.filter(pl.col("start_ns") <= end)
+    sends_inside = sends.filter(pl.col("start_ns") <= end)
     open_gaps = (
-        inside.group_by("worker")
+        sends_inside.group_by("worker")
         .agg(pl.col("src", "start_ns").last())
         .with_columns(dst=pl.lit(None, pl.Int64), epoch=pl.lit(last, pl.Int64), observed=end - pl.col("start_ns"))
     )
@@ -234,8 +234,8 @@ def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).filter(pl.col("epoch").is_in(windows["epoch"].implode()))
 
 
-def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least: int) -> pl.DataFrame:
-    """Return the workers that sent progress to fewer than `least` others in an epoch."""
+def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least_workers: int) -> pl.DataFrame:
+    """Return the workers that sent progress to fewer than `least_workers` others in an epoch."""
     workers = pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
     sent = sends.group_by(worker=worker_of("src"), epoch="src_epoch").agg(
         observed=worker_of("dst").n_unique().cast(pl.Int64)
@@ -245,7 +245,7 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least: int) ->
         epochs.join(workers, how="cross")
         .join(sent, on=["worker", "epoch"], how="left")
         .with_columns(pl.col("observed").fill_null(0))
-        .filter(pl.col("observed") < least)
+        .filter(pl.col("observed") < least_workers)
     )
     # Mostly no worker is silent, and no edge needs to be read.
     low, high = (below_limit["epoch"].min(), below_limit["epoch"].max()) if below_limit.height else (0, -1)
@@ -261,7 +261,7 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least: int) ->
     silent = shaped(joined, invariant=pl.lit("some_progress"), start_ns=pl.coalesce("start_ns", "window_ns"))
     return silent.with_columns(
         joined["epoch"],
-        limit=pl.lit(least, pl.Int64),
+        limit=pl.lit(least_workers, pl.Int64),
         learned=pl.lit(value=False),
         unit=pl.lit("receivers"),
     )

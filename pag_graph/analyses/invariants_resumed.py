@@ -107,8 +107,8 @@ def _observed(memory: pl.DataFrame) -> pl.DataFrame:
         return SEEN.to_frame().with_columns(epoch=pl.lit(0, pl.Int64)).clear()
     keys = rows["key"].str.json_decode(pl.Struct(_KEYS)).struct.unnest()
     absent = [pl.lit(None, kind).alias(name) for name, kind in SEEN.items() if name not in _KEYS]
-    named = keys.with_columns(absent).with_columns(observed=rows["value"].cast(pl.Int64), epoch=rows["epoch"])
-    return named.select(*SEEN, "epoch").cast(dict(SEEN))  # type: ignore[arg-type]
+    observed_rows = keys.with_columns(absent).with_columns(observed=rows["value"].cast(pl.Int64), epoch=rows["epoch"])
+    return observed_rows.select(*SEEN, "epoch").cast(dict(SEEN))  # type: ignore[arg-type]
 
 
 def _sent(memory: pl.DataFrame) -> pl.DataFrame:

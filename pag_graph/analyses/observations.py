@@ -159,8 +159,8 @@ def _first_of_all(view: View, candidates: Frame, keys: list[str], limit: int | N
     )
     first = candidates
     for column, best in (("observed", "max"), ("src", "min"), ("dst", "min")):
-        least = first.group_by(keys).agg(getattr(nw.col(column), best)().alias("best"))
-        first = first.join(least, on=keys, how="inner").filter(nw.col(column) == nw.col("best")).drop("best")
+        best_rows = first.group_by(keys).agg(getattr(nw.col(column), best)().alias("best"))
+        first = first.join(best_rows, on=keys, how="inner").filter(nw.col(column) == nw.col("best")).drop("best")
     rows = [view.collect(first)]
     if limit is not None:
         rows.append(view.collect(candidates.filter(nw.col("observed") > limit)))

@@ -102,9 +102,9 @@ def _shares(tiling: Tiling) -> pl.DataFrame:
     # Rounding must not make more than all paths.
     share = np.minimum(share, 1)
     mantissa, exponent = _as_floats(mantissa, LIMB_BITS * limbs)
-    inside = base.inside[used]
+    inside_ns = base.inside[used]
     start = np.maximum(base.number("start_ns")[used], base.begins[window_of_row])
-    part = share * (inside / (base.ends - base.begins)[window_of_row])
+    part = share * (inside_ns / (base.ends - base.begins)[window_of_row])
     ends = (base.number(name)[used] for name in ("src", "dst"))
     # Floating-point numbers that are not negative are in the order of their bits.
     order = ordered(window_of_row, -part.view(np.int64), -share.view(np.int64), start, *ends)
@@ -117,7 +117,7 @@ def _shares(tiling: Tiling) -> pl.DataFrame:
             paths_mantissa=pl.Series(mantissa),
             paths_exponent=pl.Series(exponent),
             start_ns=pl.Series(start),
-            duration_ns=pl.Series(inside),
+            duration_ns=pl.Series(inside_ns),
         )[order]
         .with_columns(pl.col("type").cast(pl.String), worker=worker_of("src"), to_worker=worker_of("dst"))
         .select("window", *PARTICIPATION.names)

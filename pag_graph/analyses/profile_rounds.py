@@ -49,14 +49,14 @@ def profile_rounds(run: Run, parameters: ProfileParameters, *, parts: pa.Table) 
     if not rows.height:
         return PROFILE_ROUNDS.empty_table()
     totals = rows.group_by("by", "key").agg(pl.col("path_ns").sum()).with_columns(ranks_by("by"))
-    named = rows.join(totals.select("by", "key", "rank"), on=["by", "key"])
+    ranked_rows = rows.join(totals.select("by", "key", "rank"), on=["by", "key"])
     if parameters.n:
         is_other = pl.col("rank") > parameters.n
-        named = named.with_columns(
+        ranked_rows = ranked_rows.with_columns(
             key=pl.when(is_other).then(pl.lit(OTHER)).otherwise("key"),
             rank=pl.when(is_other).then(parameters.n + 1).otherwise("rank"),
         )
-    per_round = named.group_by("by", "rank", "key", "epoch").agg(pl.col("steps", "path_ns").sum())
+    per_round = ranked_rows.group_by("by", "rank", "key", "epoch").agg(pl.col("steps", "path_ns").sum())
     spans = rounds(run)
     count, span = spans.height, int((spans["end_ns"] - spans["start_ns"]).sum()) or 1
     missing = count - pl.len()

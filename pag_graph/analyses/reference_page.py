@@ -204,8 +204,8 @@ def about(analysis: Analysis[Any]) -> str:
 def _sections(doc: str) -> tuple[str, dict[str, str]]:
     """Split a NumPy docstring; what comes before its first section is the description."""
     parts = _SECTION.split(doc)
-    named = {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
-    return parts[0].strip(), named
+    text_of_section = {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return parts[0].strip(), text_of_section
 
 
 def _parameters(analysis: Analysis[Any]) -> str:

@@ -50,9 +50,9 @@ def rounds(view: View) -> pl.DataFrame:
     DataFrame
         Rows of `SCHEMA`, one per window. O(edges).
     """
-    inside = {name: where(nw.col("type") == str(kind), "inside_ns") for name, kind in _SHARES.items()}
+    share_columns = {name: where(nw.col("type") == str(kind), "inside_ns") for name, kind in _SHARES.items()}
     sums = (
-        view.local.select("window", all_ns="inside_ns", **inside)
+        view.local.select("window", all_ns="inside_ns", **share_columns)
         .group_by("window")
         .agg(nw.col("all_ns", *_SHARES).sum())
     )

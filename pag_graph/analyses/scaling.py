@@ -141,7 +141,7 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
         message = "No round is in all of these runs: they have no epoch in common."
         raise InvalidParameterError(message, "Compare runs of one program on the same input.")
     paths = pl.concat([_path(run, place, common) for place, run in enumerate(runs)])
-    named = _first(paths, n)
+    path_rows = _first(paths, n)
     names: list[set[str]] = [{f"{row['operator_name']} ({row['address']})" for row in _operators(run)} for run in runs]
     facts = [
         {
@@ -153,7 +153,7 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
         for place, run in enumerate(runs)
     ]
     return Scaling(
-        table=typed_table(_compared(named, facts, cores), SCALING),
+        table=typed_table(_compared(path_rows, facts, cores), SCALING),
         runs=tuple(sorted(facts, key=lambda fact: fact["workers"])),
         rounds=tuple(common),
         left_out=len(set.union(*rounds_of_runs)) - len(common),
@@ -212,14 +212,14 @@ def _first(paths: pl.DataFrame, n: int) -> pl.DataFrame:
     )
 
 
-def _compared(named: pl.DataFrame, facts: Sequence[dict[str, Any]], cores: int | None) -> pl.DataFrame:
+def _compared(path_rows: pl.DataFrame, facts: Sequence[dict[str, Any]], cores: int | None) -> pl.DataFrame:
     """Return means and deviations per division, key and number of workers."""
     runs = pl.DataFrame({"run": range(len(facts)), "workers": [fact["workers"] for fact in facts]})
     spent = (
-        named.select("by", "rank", "key")
+        path_rows.select("by", "rank", "key")
         .unique()
         .join(runs, how="cross")
-        .join(named, on=["by", "rank", "key", "run", "workers"], how="left")
+        .join(path_rows, on=["by", "rank", "key", "run", "workers"], how="left")
         .group_by("by", "rank", "key", "workers")
         .agg(
             runs=pl.len().cast(pl.Int64),

@@ -83,9 +83,9 @@ def slack(view: View, parameters: SlackParameters) -> pl.DataFrame:
 def _slacks(graph: ConstraintGraph) -> pl.DataFrame:
     base = graph.base
     arcs = Arcs(graph.first, graph.src, graph.weight)
-    late = latest(arcs, graph.ends, graph.t[graph.ends])
+    latest_ns = latest(arcs, graph.ends, graph.t[graph.ends])
     rows = base.rows
-    slack_ns = slacks(arcs, graph.element, rows.height, graph.t, late)
+    slack_ns = slacks(arcs, graph.element, rows.height, graph.t, latest_ns)
     has_slack = slack_ns != NONE
     # A message from before the window may have arrived before it, too.
     used = np.maximum(np.where(graph.elements, graph.duration, base.inside), 0)

@@ -70,8 +70,8 @@ def _worker(evidence: Evidence, worker: int | None, *, begins: bool = False) -> 
 def _between(evidence: Evidence, sender: int, receiver: int) -> str:
     """Return ``worker 1 to 2``, or ``source (worker 1) to sink (worker 2)``."""
     names = evidence.snapshot.run.worker_names
-    named = sender in names or receiver in names
-    return f"{_worker(evidence, sender)} to {_worker(evidence, receiver) if named else receiver}"
+    is_named = sender in names or receiver in names
+    return f"{_worker(evidence, sender)} to {_worker(evidence, receiver) if is_named else receiver}"
 
 
 def _short(evidence: Evidence, worker: int) -> str:
@@ -414,7 +414,7 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
         else "; every wait on it has one message that ended it"
     )
     yield Statement(topic="doubt", text=text, share=path.explained)
-    inside, run_findings = evidence.findings
+    counts_inside, run_findings = evidence.findings
     if CONTRADICTS in run_findings:
         text = "the graph was built by rules that its trace contradicts: what the trace says of waits is lost"
         yield Statement(topic="doubt", text=text)
@@ -441,8 +441,8 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
             f"{share:.0%} of the path lies between activations and is not instrumented: the program's work, or Timely's"
         )
         yield Statement(topic="doubt", text=text, time_ns=evidence.between_ns, share=share)
-    if inside:
-        counted = ", ".join(f"{count} x {name}" for name, count in inside.items())
+    if counts_inside:
+        counted = ", ".join(f"{count} x {name}" for name, count in counts_inside.items())
         yield Statement(topic="doubt", text=f"findings inside the window: {counted}")
     elif run_findings:
         counted = ", ".join(f"{count} x {name}" for name, count in run_findings.items())

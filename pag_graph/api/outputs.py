@@ -345,10 +345,10 @@ class Outputs:
         if limit is not None and limit < 1:
             message = f"limit is {limit}, and must be at least 1."
             raise InvalidParameterError(message)
-        named = PATTERNS.get(pattern)
-        wheres = [text for text in (named.where if named else None, where) if text]
-        values = named.values(parameters) if named else dict(parameters or {})
-        text = named.motif if named else pattern
+        known_pattern = PATTERNS.get(pattern)
+        wheres = [text for text in (known_pattern.where if known_pattern else None, where) if text]
+        values = known_pattern.values(parameters) if known_pattern else dict(parameters or {})
+        text = known_pattern.motif if known_pattern else pattern
         question = ask(text, wheres, PAG_SHAPE, columns=columns, parameters=values, distinct=distinct)
         if spark is None:
             return MotifQuery(question=question, graph=graph_of_run(self.run, epochs), limit=limit)

@@ -221,10 +221,10 @@ def _with_applications(rows: WorkerRows, graph: Graph, before: Stack) -> tuple[G
     pos, kind, operator, activation, records, flags = graph[1], *graph[4:]
     # An edge is inside what was open before the row that it ends at, or leads up to.
     row = np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)
-    inside = innermost[np.searchsorted(mark_rows, row, side="left")]
+    open_activations = innermost[np.searchsorted(mark_rows, row, side="left")]
     marks_here = marked, 2 * (rows.first_order + mark_rows), application_types(rows, marks)[0]
-    number, position, types = opened(inside, marks_here, outer, (-1, -1, -1))
-    covered = (inside != -1) & (kind != _WAITING) & (kind != NO_EDGE)
+    number, position, types = opened(open_activations, marks_here, outer, (-1, -1, -1))
+    covered = (open_activations != -1) & (kind != _WAITING) & (kind != NO_EDGE)
     # Where rows are missing, what the worker did is unknown.
     crossing = np.searchsorted(row, rows.gaps)
     covered[crossing[crossing < len(row)]] = False

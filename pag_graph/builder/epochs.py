@@ -159,13 +159,15 @@ def windows(
     by_epoch = _ends(merged, end_ns=end_ns, lives=lives)
     # An epoch is closed only if all before it are: rounds must follow each other.
     unfinished = by_epoch.epoch[by_epoch.workers < present]
-    closed = by_epoch.where((by_epoch.workers == present) & (by_epoch.epoch < unfinished.min(initial=_EVER)))
-    epoch = closed.epoch.tolist()
-    completed = closed.epoch
-    ends = np.maximum.accumulate(np.append(np.int64(before.end_ns), closed.end_ns))
+    closed_epochs = by_epoch.where((by_epoch.workers == present) & (by_epoch.epoch < unfinished.min(initial=_EVER)))
+    epoch = closed_epochs.epoch.tolist()
+    completed = closed_epochs.epoch
+    ends = np.maximum.accumulate(np.append(np.int64(before.end_ns), closed_epochs.end_ns))
     first = 0 if not before.epochs else -1
     roles = [EpochRole.STARTUP if i == first else EpochRole.ROUND for i in range(len(epoch))]
-    vertex = np.where(closed.end_pos == NEVER, -1, closed.worker << POSITION_BITS | closed.end_pos).tolist()
+    vertex = np.where(
+        closed_epochs.end_pos == NEVER, -1, closed_epochs.worker << POSITION_BITS | closed_epochs.end_pos
+    ).tolist()
     if ends[-1] < end_ns or not (epoch or before.epochs):
         follows = [before.last, *epoch] if before.epochs else list(epoch)
         epoch.append(follows[-1] + 1 if follows else int(merged.epoch.min()))

@@ -72,8 +72,8 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
         *wait_rules(plan.rules).extra_findings(rows, survey, judged),
     ]
     alive = rows.rows if rows.ends_log else rows.rows + 1
-    early = np.flatnonzero(rows.kind[: max(alive - 1, 0)] == EXIT)
-    remarks_of_worker.append(Remark("exit_before_last_event", warning, "ignored; the worker goes on", early))
+    early_exits = np.flatnonzero(rows.kind[: max(alive - 1, 0)] == EXIT)
+    remarks_of_worker.append(Remark("exit_before_last_event", warning, "ignored; the worker goes on", early_exits))
     tables = [_of_remark(plan, rows, remark) for remark in remarks_of_worker if len(remark.rows)]
     if len(negative):
         transfer = rows.t[negative] - rows.sent[np.searchsorted(rows.reads, negative)]

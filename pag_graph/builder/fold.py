@@ -220,8 +220,8 @@ class _Fold:
     def take(self, pending: _PendingSlice) -> None:
         """Take the next slice that was scanned, and assemble those that are decided now."""
         epochs = pending.scan.epochs.epoch
-        if (late := epochs <= self._closed.last).any():
-            raise another_story(np.unique(epochs[late]).tolist())
+        if (is_late := epochs <= self._closed.last).any():
+            raise another_story(np.unique(epochs[is_late]).tolist())
         self._state.sends.add(pending.scan.sends, pending.scan.readers)
         self._fronts.scanned(pending.scan)
         self._spawns += pending.scan.spawns

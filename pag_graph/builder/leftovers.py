@@ -121,8 +121,8 @@ def sends_before(staging: Path, number: int) -> SendBook:
     before = pl.col("slice") < number
     sends = _arrival_counts(staging, before)
     later_sends = sends.filter(pl.col("slice") >= number)
-    early = _by_send(stitched(staging).filter(before).join(later_sends, on="id", how="semi"))
-    return _send_book(staging, sends.filter(pl.col("slice") < number), before, early)
+    early_readers = _by_send(stitched(staging).filter(before).join(later_sends, on="id", how="semi"))
+    return _send_book(staging, sends.filter(pl.col("slice") < number), before, early_readers)
 
 
 def _arrival_counts(staging: Path, reads: pl.Expr) -> pl.LazyFrame:

@@ -194,9 +194,9 @@ def _arrivals(plan: RunPlan, worker: int, columns: Mapping[str, Any]) -> I64:
     stated = arrived != NEVER
     if not stated.any():
         return _NO_TIMES
-    late = np.flatnonzero(stated & (arrived > columns["t_ns"]))
-    if len(late):
-        row = int(late[0])
+    late_rows = np.flatnonzero(stated & (arrived > columns["t_ns"]))
+    if len(late_rows):
+        row = int(late_rows[0])
         seq = int(columns["seq"][row])
         message = (
             f"Worker {worker}, event {seq}: arrived_ns is {arrived[row]}, after the read at {columns['t_ns'][row]}."

@@ -189,14 +189,16 @@ class SendBook:
         columns = self.columns()
         is_decided = _in_done_rows(columns["id"], done_rows)
         # What `forget` has left lies behind the rows that are done; who read it in its own slice is seen again there.
-        early = dict(self._taken)
+        early_readers = dict(self._taken)
         for vertex, workers in self.early.items():
             if _order_of(vertex) > done_rows.get(vertex >> POSITION_BITS, 0):
-                early[vertex] = early.get(vertex, set()) | workers
+                early_readers[vertex] = early_readers.get(vertex, set()) | workers
         readers = {
             vertex: self.readers[vertex] for vertex in columns["id"][is_decided].tolist() if vertex in self.readers
         }
-        book = SendBook({name: values[is_decided] for name, values in columns.items()}, readers, early, self.spilled)
+        book = SendBook(
+            {name: values[is_decided] for name, values in columns.items()}, readers, early_readers, self.spilled
+        )
         book.place = self.place
         return book
 

@@ -57,8 +57,8 @@ def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int
         stdout().print("Nothing is odd: no findings.")
     else:
         shown = ["severity", "finding", "worker", "seq", "file", "observed", "limit", "unit", "action"]
-        named = with_worker_names(rows[:top], names)
-        print_rows(named, shown, f"findings, worst first ({len(named)} of {len(rows)})")
+        shown_rows = with_worker_names(rows[:top], names)
+        print_rows(shown_rows, shown, f"findings, worst first ({len(shown_rows)} of {len(rows)})")
 
 
 def _of_store(path: Path, *, deep: bool = False) -> tuple[pl.DataFrame, Mapping[int, str]]:

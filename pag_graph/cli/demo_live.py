@@ -79,9 +79,9 @@ def _say(console: Console, commit: Committed) -> None:
     from pag_graph import api
 
     epochs = commit.run.epochs.to_arrow().to_pylist()
-    closed = [row for row in epochs if row["epoch"] in set(commit.closed)]
-    named = ", ".join(f"{row['epoch']} ({duration(row['end_ns'] - row['start_ns'])})" for row in closed)
-    console.print(f"closed: epoch {named}" if closed else "committed", markup=False)
+    closed_rows = [row for row in epochs if row["epoch"] in set(commit.closed)]
+    epoch_list = ", ".join(f"{row['epoch']} ({duration(row['end_ns'] - row['start_ns'])})" for row in closed_rows)
+    console.print(f"closed: epoch {epoch_list}" if closed_rows else "committed", markup=False)
     for alert in api.alerts(commit.path, since=commit.version - 1).to_pylist():
         console.print(
             f"  alert {alert['event']}: {alert['rule']} {alert['subject']}, epoch {alert['epoch']}",

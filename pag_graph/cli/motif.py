@@ -90,15 +90,15 @@ def motif(
         return
     from pag_graph.api import Pag
 
-    place, named = _place(pattern, store), _named(pattern)
+    place, known_pattern = _place(pattern, store), _named(pattern)
     chosen = [column.strip() for column in columns.split(",")] if columns else None
-    fields, spark = _fields(named, chosen), _session(engine)
+    fields, spark = _fields(known_pattern, chosen), _session(engine)
     pag, epoch_ids = Pag(place), parse_epochs(epochs)
     query = pag.motif(
         pattern,
         where,
         epochs=epoch_ids,
-        columns=[*fields.values(), *([] if named else _keys(pattern, fields))] if fields else chosen,
+        columns=[*fields.values(), *([] if known_pattern else _keys(pattern, fields))] if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
         parameters=dict(scalar_setting(text) for text in settings or []),
         distinct=distinct,
@@ -109,9 +109,9 @@ def motif(
         return
     by_graphframes = engine is Through.GRAPHFRAMES
     table, total = _through_graphframes(pag, query, epoch_ids, spark) if by_graphframes else _matches(query)
-    if not named:
+    if not known_pattern:
         _note_same_edges(query.same_edges(table))
-    shown = _Matches(str(query.question.motif), named, table, total)
+    shown = _Matches(str(query.question.motif), known_pattern, table, total)
     if form is Format.JSON:
         shown.print_json(fields, epochs)
     else:
@@ -274,11 +274,11 @@ def _named(pattern: str) -> Pattern | None:
     """Return the pattern of a name; None where it is no name but a motif."""
     from pag_graph.motif.patterns import PATTERNS
 
-    named = PATTERNS.get(pattern)
-    if named is None and re.fullmatch(r"\w+", pattern):
+    known_pattern = PATTERNS.get(pattern)
+    if known_pattern is None and re.fullmatch(r"\w+", pattern):
         message = f"There is no pattern {pattern!r}; there are {', '.join(PATTERNS)}."
         raise InvalidParameterError(message, "A motif of one vertex is written with parentheses: '(a)'.")
-    return named
+    return known_pattern
 
 
 def _print_plan(query: Any, form: Format, *, analyse: bool) -> None:
@@ -300,11 +300,11 @@ def _keys(pattern: str, fields: Mapping[str, str]) -> list[str]:
     return [key for key in keys if key not in fields.values()]
 
 
-def _fields(named: Pattern | None, chosen: list[str] | None) -> dict[str, str]:
+def _fields(known_pattern: Pattern | None, chosen: list[str] | None) -> dict[str, str]:
     """Return the columns to print, by title; empty where it depends on the answer."""
     if chosen:
         return {column: column for column in chosen} if all("." in column for column in chosen) else {}
-    return dict(named.shown) if named else {}
+    return dict(known_pattern.shown) if known_pattern else {}
 
 
 def _readable(table: pa.Table, *, full: bool) -> dict[str, str]:

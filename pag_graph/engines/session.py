@@ -196,13 +196,13 @@ def _choose_jar(*, resolve: bool) -> _Choice:
     """
     if option := _given_to_spark():
         return _Choice(how=f"given to Spark by {option}")
-    named = os.environ.get(GRAPHFRAMES_JAR_VARIABLE)
-    if named and Path(named).is_file():
-        return _Choice(how=f"{named}, named by {GRAPHFRAMES_JAR_VARIABLE}", jar=named)
-    if named:
-        message = f"{GRAPHFRAMES_JAR_VARIABLE} names {named}, which is not a file."
+    given_jar = os.environ.get(GRAPHFRAMES_JAR_VARIABLE)
+    if given_jar and Path(given_jar).is_file():
+        return _Choice(how=f"{given_jar}, named by {GRAPHFRAMES_JAR_VARIABLE}", jar=given_jar)
+    if given_jar:
+        message = f"{GRAPHFRAMES_JAR_VARIABLE} names {given_jar}, which is not a file."
         if resolve:
-            raise EngineError(message, "Correct the path, or unset the variable.", {"file": named})
+            raise EngineError(message, "Correct the path, or unset the variable.", {"file": given_jar})
         _log.warning("%s Spark starts without GraphFrames", message)
         return _Choice(how=f"absent: {message}")
     for copy in cached_jars():

@@ -52,12 +52,12 @@ class _Written:
         if not changes.height:
             return
         commit = self.state.versions["epochs"]
-        named = changes.with_columns(
+        change_rows = changes.with_columns(
             query=pl.lit(query),
             commit=pl.lit(commit, pl.Int64),
             ordinal=pl.int_range(self.count, self.count + changes.height, dtype=pl.Int64),
         )
-        self.rows.append(named.select(CHANGES.names))
+        self.rows.append(change_rows.select(CHANGES.names))
         self.count, self.height = self.count + changes.height, self.height + changes.height
         if self.height >= _PORTION:
             self.flush()

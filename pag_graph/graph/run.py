@@ -195,8 +195,8 @@ class Run:
     def worker_names(self) -> dict[int, str]:
         """What people call the workers that have a name, as it can be printed."""
         rows = self.scan("workers").collect()
-        named = rows.drop_nulls("name").select("worker", "name").iter_rows() if "name" in rows.columns else ()
-        return {worker: printable(name) for worker, name in named if name}
+        name_rows = rows.drop_nulls("name").select("worker", "name").iter_rows() if "name" in rows.columns else ()
+        return {worker: printable(name) for worker, name in name_rows if name}
 
     def worker_label(self, worker: int) -> str:
         """Return how to speak of a worker: ``window-0 (worker 3)``, or ``worker 3`` where it has no name."""
@@ -415,9 +415,9 @@ class Run:
         lowest = self.epochs.select("exit_ns", lowest=pl.col("epoch").shift(1, fill_value=before) + 1)
         by_exit = lowest.drop_nulls().sort("exit_ns", descending=True)
         # Row n: the lowest epoch of the n events of epochs that are left last.
-        least = np.append(0, np.minimum.accumulate(by_exit["lowest"].to_numpy()))
+        lowest_after = np.append(0, np.minimum.accumulate(by_exit["lowest"].to_numpy()))
         count = np.searchsorted(-by_exit["exit_ns"].to_numpy(), -starts, side="right")
-        return np.asarray(least[count], dtype=np.int64)
+        return np.asarray(lowest_after[count], dtype=np.int64)
 
     def snapshot(self, window: Window) -> Snapshot:
         """Read the part of the graph that a window shows (see `pag_graph.graph.snapshot.read_snapshot`)."""

@@ -81,8 +81,9 @@ def spelled(types: tuple[Type, ...]) -> str:
 def _word(type_: Any) -> str:
     if isinstance(type_, BaseNamedTuple):
         tuple_type: Any = type_
-        named = tuple_type.instance_class
-        return f"{named.__module__.rpartition('.')[2]}.{named.__name__}({';'.join(map(_word, tuple_type.types))})"
+        tuple_class = tuple_type.instance_class
+        columns = ";".join(map(_word, tuple_type.types))
+        return f"{tuple_class.__module__.rpartition('.')[2]}.{tuple_class.__name__}({columns})"
     if not isinstance(type_, Array):
         return str(type_)
     # A layout other than C is named, so that it does not match the expected types.
@@ -94,9 +95,9 @@ def _type(word: str) -> Any:
     tuple_name, parenthesis, fields = word.removesuffix(")").partition("(")
     if parenthesis:
         module, _, name = tuple_name.partition(".")
-        named = getattr(import_module(f"{_HERE}.{module}"), name)
+        type_object = getattr(import_module(f"{_HERE}.{module}"), name)
         make: Any = BaseTuple.from_types
-        return make(tuple(map(_type, fields.split(";"))), named)
+        return make(tuple(map(_type, fields.split(";"))), type_object)
     name, bracket, dimensions = word.partition("[")
     scalar = Boolean("bool") if name == "bool" else numba.from_dtype(np.dtype(name))
     if not bracket:

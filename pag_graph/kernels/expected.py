@@ -93,10 +93,10 @@ def _compile(kernels: Sequence[tuple[str, str]], tell: Tell) -> None:
     ]
     os.close(todo_read)
     os.close(done_write)
-    ready = 0
+    kernels_read = 0
     while read := os.read(done_read, len(kernels)):
-        ready += len(read)
-        tell(LABEL, ready, len(kernels))
+        kernels_read += len(read)
+        tell(LABEL, kernels_read, len(kernels))
     os.close(done_read)
     for worker in workers:
         # A process that could not compile a kernel printed the reason; the caller of that kernel gets the same error.

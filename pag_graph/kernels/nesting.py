@@ -90,13 +90,13 @@ def depths(parent: I64, chosen: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool
     (array([0, 1, 2]), array([False,  True,  True]))
     """
     depth = np.zeros(len(parent), np.int64)
-    inside = np.zeros(len(parent), np.bool_)
+    is_inside = np.zeros(len(parent), np.bool_)
     for row in range(len(parent)):
         outer = parent[row]
         if outer >= 0:
             depth[row] = depth[outer] + 1
-            inside[row] = inside[outer] or chosen[outer]
-    return depth, inside
+            is_inside[row] = is_inside[outer] or chosen[outer]
+    return depth, is_inside
 
 
 @kernel

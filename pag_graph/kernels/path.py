@@ -206,8 +206,8 @@ def walk(walks: Walks, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, 
                 number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
                 high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
             number[hops], high[hops], message[hops] = index, first + edge + 1, -1
-            inside = wait >= 0 and wait_dst[wait] >> POSITION_BITS == vertex >> POSITION_BITS
-            if inside and wait_end[first_wait + wait] > stop_ns:
+            is_same_worker = wait >= 0 and wait_dst[wait] >> POSITION_BITS == vertex >> POSITION_BITS
+            if is_same_worker and wait_end[first_wait + wait] > stop_ns:
                 low[hops] = first + above(local_dst, wait_dst[wait])
                 ended_by = ender[first_wait + wait]
                 if ended_by < 0:

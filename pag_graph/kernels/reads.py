@@ -157,19 +157,19 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
         numbers[message, WHO], numbers[message, ACTIVATION] = ABSENT, ABSENT
         numbers[message, CHANNEL], numbers[message, BUFFERED] = channel[row], ABSENT
         numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]
-        early = t[row] < sent_at
+        is_early = t[row] < sent_at
         is_arrival_known = arrived.shape[0] > 0 and arrived[row] != NEVER
         exact = says or (is_arrival_known and arrived[row] >= sent_at)
         flags[message, 1] = 0
-        flags[message, 0] = (0 if exact else inexact) | (negative if early else 0)
+        flags[message, 0] = (0 if exact else inexact) | (negative if is_early else 0)
         # In one process a message lies in the reader's memory from the moment it is sent. From another process, where
         # nobody logged the arrival, the unpark bounds it when the message ended a wait; otherwise it is not known.
-        if is_arrival_known and not early:
+        if is_arrival_known and not is_early:
             # It was never there before it was sent.
             numbers[message, BUFFERED] = t[row] - max(arrived[row], sent_at)
-        elif says and not early:
+        elif says and not is_early:
             numbers[message, BUFFERED] = 0
-        elif not early and processes[peer[row]] == processes[worker]:
+        elif not is_early and processes[peer[row]] == processes[worker]:
             numbers[message, BUFFERED] = t[row] - sent_at
         message += 1
     count = message
@@ -179,11 +179,11 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
         row, end, sent_at = waits.ender[wait], waits.arrival[wait], numbers[message, START]
         numbers[message, DST], numbers[message, DST_EPOCH] = base | waits.pos[wait], epoch[waits.row[wait]]
         numbers[message, DURATION] = end - sent_at
-        early = t[row] < sent_at
+        is_early = t[row] < sent_at
         if says:
             # The wait lasted until it was read, so that is when it was there.
             numbers[message, BUFFERED] = 0
-        elif not early and processes[peer[row]] != processes[worker]:
+        elif not is_early and processes[peer[row]] != processes[worker]:
             numbers[message, BUFFERED] = t[row] - end
         flags[message, 1] = waits.alternatives[wait]
     return count

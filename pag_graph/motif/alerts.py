@@ -113,9 +113,9 @@ class Rule:
         schema
             Their columns.
         """
-        named = pl.struct(self.subject).struct.json_encode() if self.subject else pl.lit("{}")
+        subject_text = pl.struct(self.subject).struct.json_encode() if self.subject else pl.lit("{}")
         # A literal as condition is one value for all rows.
-        return rows.with_columns(_matches=self.condition(schema)).filter("_matches").with_columns(_subject=named)
+        return rows.with_columns(_matches=self.condition(schema)).filter("_matches").with_columns(_subject=subject_text)
 
     def alert_id(self, run_id: str, subject: str, first_epoch: int) -> str:
         """Return the id of an alert of this rule."""

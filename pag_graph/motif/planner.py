@@ -194,7 +194,7 @@ def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:
     """
     positive = [term for term in motif.terms if isinstance(term, Vertex) or not term.negated]
     in_edges = {name for term in positive if isinstance(term, Edge) for name in (term.src, term.dst)}
-    named = {term.name for term in positive if isinstance(term, Vertex)}
+    positive_vertices = {term.name for term in positive if isinstance(term, Vertex)}
     blocks: list[tuple[list[Edge | Vertex], list[Edge]]] = [([], [])]
     # Vertices that only negated terms have come first, as in GraphFrames.
     lonely = {
@@ -202,7 +202,7 @@ def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:
         for term in motif.terms
         if isinstance(term, Edge) and term.negated
         for name in (term.src, term.dst)
-        if must_exist(name) and name not in in_edges | named
+        if must_exist(name) and name not in in_edges | positive_vertices
     }
     blocks[0][0].extend(Vertex(name) for name in sorted(lonely))
     bound = set(lonely)
@@ -210,9 +210,9 @@ def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:
     waiting: list[Edge] = []
 
     def flush() -> None:
-        ready = [edge for edge in waiting if all(v in bound or not must_exist(v) for v in (edge.src, edge.dst))]
-        blocks[-1][1].extend(ready)
-        for edge in ready:
+        ready_edges = [edge for edge in waiting if all(v in bound or not must_exist(v) for v in (edge.src, edge.dst))]
+        blocks[-1][1].extend(ready_edges)
+        for edge in ready_edges:
             waiting.remove(edge)
 
     for term in motif.terms:
@@ -297,8 +297,10 @@ class _Order:
             while remaining:
                 # A vertex that is a term of its own comes before the edges that have it: its scan gives its columns.
                 lone_vertices = {item.scan.element for item in remaining if not item.scan.is_edge}
-                ready = [item for item in remaining if not item.scan.is_edge or lone_vertices.isdisjoint(item.vertices)]
-                best = min(ready, key=self.cost)
+                ready_inputs = [
+                    item for item in remaining if not item.scan.is_edge or lone_vertices.isdisjoint(item.vertices)
+                ]
+                best = min(ready_inputs, key=self.cost)
                 remaining.remove(best)
                 steps.append(self.join(best, first=not steps))
             if negated:

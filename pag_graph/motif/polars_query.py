@@ -191,7 +191,7 @@ class MotifQuery(PlannedQuery):
             if scan.where:
                 right = right.filter(all_of(scan, schema))
             carried = self._carried.get(scan.element, {})
-            named = {_edge(scan.element): pl.col(_ROW)} if scan.edge.named and not carried else {}
+            row_column = {_edge(scan.element): pl.col(_ROW)} if scan.edge.named and not carried else {}
             ends = {
                 _vertex(name): pl.col(side)
                 for name, side in ((scan.edge.dst, "dst"), (scan.edge.src, "src"))
@@ -200,7 +200,7 @@ class MotifQuery(PlannedQuery):
             edge_columns = {_column(scan.element, name): pl.col(name) for name in plan.needs.get(scan.element, ())}
             edge_columns |= {column: pl.col(name) for name, column in carried.items() if column not in ends}
             read = {_column(vertex, column): of_row(node, schema) for vertex, column, node in step.reads}
-            right = right.select(**named, **ends, **edge_columns, **read)
+            right = right.select(**row_column, **ends, **edge_columns, **read)
         else:
             right = self._scanned(scan)
         for lookup in step.lookups:

@@ -104,8 +104,8 @@ def graph_of_run(run: Run, epochs: Sequence[int] | None = None) -> Graph:
         return Graph(vertices=run.scan("vertices"), edges=edges, shape=PAG_SHAPE)
     nearby = run.between("vertices", *epochs_around(run, chosen))
     ends = pl.concat([edges.select(id="src"), edges.select(id="dst")])
-    inside = nearby.filter(in_epochs(chosen)).select("id")
-    exact = nearby.join(pl.concat([ends, inside]).unique(), on="id", how="semi")
+    ids_in_epochs = nearby.filter(in_epochs(chosen)).select("id")
+    exact = nearby.join(pl.concat([ends, ids_in_epochs]).unique(), on="id", how="semi")
     return Graph(vertices=exact, edges=edges, shape=PAG_SHAPE, lookup=nearby)
 
 

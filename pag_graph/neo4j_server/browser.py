@@ -183,8 +183,8 @@ def confined(page: bytes, host: str = _HOST) -> bytes:
         The page with a Content Security Policy in its head, before anything that it loads.
     """
     # A policy has no form for addresses of IPv6; a page that comes from one is itself its host.
-    named = dict.fromkeys((_HOST, "localhost", *([] if ":" in host else [host])))
-    policy = _POLICY.format(hosts=" ".join(f"http://{name}:*" for name in named))
+    host_names = dict.fromkeys((_HOST, "localhost", *([] if ":" in host else [host])))
+    policy = _POLICY.format(hosts=" ".join(f"http://{name}:*" for name in host_names))
     meta = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}"/>'
     return re.sub(rb"<head[^>]*>", lambda head: head[0] + meta.encode(), page, count=1)
 

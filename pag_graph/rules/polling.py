@@ -143,9 +143,9 @@ def _buffered(
 def _applications(rows: WorkerRows) -> polling.Causes:
     """Return when the worker was in any activity that the program names."""
     marks = application_marks(rows)
-    inside = applications(marks.starts, marks.number, np.empty(0, np.int64))[0] != -1
+    is_inside = applications(marks.starts, marks.number, np.empty(0, np.int64))[0] != -1
     # A row may have two marks: where rows are missing before it, all ends, and something may start.
-    opens, closes = np.flatnonzero(inside[1:] & ~inside[:-1]), np.flatnonzero(inside[:-1] & ~inside[1:])
+    opens, closes = np.flatnonzero(is_inside[1:] & ~is_inside[:-1]), np.flatnonzero(is_inside[:-1] & ~is_inside[1:])
     ends = np.append(marks.row[closes], len(rows.t) - 1)[np.searchsorted(closes, opens)]
     return polling.Causes(rows.t[marks.row[opens]], rows.t[ends])
 

@@ -312,11 +312,11 @@ def _keep(
         elif peer[row] == worker and code[row] == PROGRESS_RECEIVE:
             counts[reasons - 2] += 1
         else:
-            inside = False
+            is_scope = False
             if code[row] <= STOP:
                 place = np.searchsorted(scopes, operator[row])
-                inside = place < scopes.shape[0] and scopes[place] == operator[row]
-            if inside:
+                is_scope = place < scopes.shape[0] and scopes[place] == operator[row]
+            if is_scope:
                 counts[reasons - 1] += 1
             else:
                 is_kept[row] = True
@@ -420,11 +420,11 @@ def _chain(
             kind[vertex], operators[vertex], activation[vertex], size[vertex] = NO_EDGE, ABSENT, ABSENT, ABSENT
             continue
         before = code[source[vertex - 1]]
-        inside = before == START and after == STOP
+        is_activation = before == START and after == STOP
         size[vertex] = records[vertex] if after == STOP else ABSENT
-        kind[vertex] = _SPINNING if inside and size[vertex] < 0 else types[before, after]
+        kind[vertex] = _SPINNING if is_activation and size[vertex] < 0 else types[before, after]
         operators[vertex] = operator[source[vertex - 1]] if before == START and after != START else ABSENT
-        activation[vertex] = pos[vertex - 1] if inside else ABSENT
+        activation[vertex] = pos[vertex - 1] if is_activation else ABSENT
     return _Chain(pos, segment, epochs, kind, operators, activation, size)
 
 

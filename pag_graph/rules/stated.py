@@ -115,8 +115,8 @@ def survey(rows: WorkerRows) -> StatedSurvey:
     ends = np.flatnonzero(rows.kind == EPOCH_END)
     opened_at = innermost[np.searchsorted(mark_rows, ends)]
     waits = np.zeros(len(ends), np.bool_)
-    inside = opened_at >= 0
-    waits[inside] = types[opened_at[inside]] == _WAITING
+    is_inside = opened_at >= 0
+    waits[is_inside] = types[opened_at[is_inside]] == _WAITING
     dropped[ends[waits]] = ENDED_IN_WAIT
     # The stop of a rest, right after its start: no slice begins between the two.
     ends_rest = ~starts[1:] & starts[:-1] & np.isin(types[:-1], _RESTING)

@@ -17,7 +17,7 @@ def data_folder() -> Path:
 
 
 def _folder(folder: Path | None, variable: str, xdg_variable: str, fallback: str) -> Path:
-    named = folder or os.environ.get(variable)
-    if named:
-        return Path(named).expanduser().resolve()
+    given_folder = folder or os.environ.get(variable)
+    if given_folder:
+        return Path(given_folder).expanduser().resolve()
     return Path(os.environ.get(xdg_variable) or Path.home() / fallback).resolve() / "pag-graph"

@@ -63,8 +63,8 @@ def vertices(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None)
     if chosen is None:
         return _read(run, spark, "vertices")
     nearby = _vertices_around(run, spark, chosen)
-    inside = nearby.filter(nearby.epoch.isin(list(chosen))).select("id")
-    touched = _ends(edges(run, spark, chosen)).union(inside).distinct()
+    ids_in_epochs = nearby.filter(nearby.epoch.isin(list(chosen))).select("id")
+    touched = _ends(edges(run, spark, chosen)).union(ids_in_epochs).distinct()
     return nearby.join(touched, on="id", how="left_semi")
 
 
@@ -329,10 +329,10 @@ def find(graph: Any, question: Question) -> DataFrame:
     from pyspark.sql import functions as f
 
     shape = question.shape
-    named = question.motif.edges
+    edge_names = question.motif.edges
 
     def is_whole(column: Column) -> bool:
-        schema = shape.edges if column.element in named else shape.vertices
+        schema = shape.edges if column.element in edge_names else shape.vertices
         return bool(pa.types.is_integer(schema.field(column.name).type))
 
     matches: DataFrame = graph.find(str(question.motif))

@@ -51,8 +51,8 @@ def adapter_folder() -> Path:
     MissingExtraError
         If there is none: an installed package does not bring the Rust sources.
     """
-    named = os.environ.get("PAG_ADAPTER")
-    folder = Path(named) if named else Path(__file__).parents[2] / "adapters"
+    given_folder = os.environ.get("PAG_ADAPTER")
+    folder = Path(given_folder) if given_folder else Path(__file__).parents[2] / "adapters"
     if (folder / "timely" / "Cargo.toml").is_file():
         return folder
     message = f"The Rust adapter is not at {folder}."

@@ -172,7 +172,7 @@ def read_events(root: Path, file: EventFile, names: list[str], workers: NDArray[
     """Read a file's rows of the wanted workers; `worker` always comes along."""
     if workers is not None and not np.isin(file.workers, workers).any():
         return None
-    where = str(root / file.name)
+    path_text = str(root / file.name)
     read = list(dict.fromkeys([*names, "worker"]))
     with open_events(root, file.name, encoded=tuple(VOCABULARIES)) as parquet:
         metadata = parquet.metadata
@@ -182,10 +182,10 @@ def read_events(root: Path, file: EventFile, names: list[str], workers: NDArray[
             for group in range(metadata.num_row_groups)
             if _may_hold(bounds_of(metadata.row_group(group), worker), workers)
         ]
-        table = read_groups(parquet, groups, read, where=where)
-    check_nulls(table, TRACE_EVENTS, where=where)
-    check_vocabulary(table, where=where)
-    check_ranges(table, where=where)
+        table = read_groups(parquet, groups, read, where=path_text)
+    check_nulls(table, TRACE_EVENTS, where=path_text)
+    check_vocabulary(table, where=path_text)
+    check_ranges(table, where=path_text)
     table = table.cast(encoded_schema(table.column_names))
     if workers is None:
         return table

@@ -266,8 +266,8 @@ class ForwardLog(TraceLog):
         if table is None:
             with open_events(self.root, chunk.file, encoded=ENCODED_WORDS) as parquet:
                 names = with_values(parquet.metadata, [chunk.row_group], columns)
-                where = str(self.root / chunk.file)
-                table = read_groups(parquet, [chunk.row_group], names, where=where, threads=False)
+                path_text = str(self.root / chunk.file)
+                table = read_groups(parquet, [chunk.row_group], names, where=path_text, threads=False)
             for oldest in list(self.groups)[: 1 - _KEPT_GROUPS]:
                 self.groups.pop(oldest, None)
             self.groups[key] = table
@@ -317,9 +317,9 @@ def _refuse_time(trace: Trace, file: EventFile, worker: int, bounds: tuple[int, 
     rows = read_events(trace.path, file, list(ORDER_COLUMNS), np.array([worker]))
     if rows is not None:
         check_events(trace, rows)
-    where = str(trace.path / file.name)
-    message = f"{where}: its footer tells of times from {bounds[0]} to {bounds[1]} ns, which no event of it has."
-    raise TraceFormatError(message, CONVERT_AGAIN, {"file": where, "worker": worker})
+    path_text = str(trace.path / file.name)
+    message = f"{path_text}: its footer tells of times from {bounds[0]} to {bounds[1]} ns, which no event of it has."
+    raise TraceFormatError(message, CONVERT_AGAIN, {"file": path_text, "worker": worker})
 
 
 def _runs(root: Path, file: str, group: int) -> list[tuple[int, int, int, int, int]]:
@@ -398,15 +398,15 @@ def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]
     TraceFormatError
         If the file is damaged, a value is missing, or a kind is unknown.
     """
-    where = str(root / file)
+    path_text = str(root / file)
     with open_events(root, file, encoded=ENCODED_WORDS) as parquet:
-        table = read_groups(parquet, [row_group], list(columns), where=where)
+        table = read_groups(parquet, [row_group], list(columns), where=path_text)
         try:
-            _check_rows(table, where)
+            _check_rows(table, path_text)
         except TraceFormatError:
             # The message names the event, so the columns that identify it are read as well.
             names = list(dict.fromkeys(["worker", "seq", *columns]))
-            _check_rows(read_groups(parquet, [row_group], names, where=where), where)
+            _check_rows(read_groups(parquet, [row_group], names, where=path_text), path_text)
             raise
     # Files may differ in what they declare as null, though none of them is.
     return table.cast(encoded_schema(table.column_names))

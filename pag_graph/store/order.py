@@ -148,12 +148,12 @@ def check_events(trace: Trace, events: pa.Table, *, previous: pa.Table | None = 
     violation = find_violation(events, prepared=trace.meta.prepared, previous=previous)
     if violation is None:
         return
-    where = trace.file_of(worker=violation.worker, seq=violation.seq)
-    message = f"{where}: {violation.message}."
+    path_text = trace.file_of(worker=violation.worker, seq=violation.seq)
+    message = f"{path_text}: {violation.message}."
     raise TraceFormatError(
         message,
         "The log contradicts itself, so its graph would be wrong. Record the run again, or repair the log.",
-        {"file": where, **asdict(violation)},
+        {"file": path_text, **asdict(violation)},
     )
 
 

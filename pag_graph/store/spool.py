@@ -149,20 +149,22 @@ class Spool:
             if self._trace_id not in {None, trace_id}:
                 message = f"{self.root} receives trace {self._trace_id}; trace {trace_id} came."
                 raise StoreConflictError(message, "Receive the new one into a spool of its own.")
-            named = set(workers)
-            for worker in named & self._lanes.keys():
+            joined_workers = set(workers)
+            for worker in joined_workers & self._lanes.keys():
                 if self._lanes[worker].process != process:
                     message = f"Worker {worker} is one of process {self._lanes[worker].process}; {process} names it."
                     raise StoreConflictError(message, "Number the processes of a run differently.")
             part_before = self._parts.get(process)
-            if part_before is not None and (part_before.processes != processes or set(part_before.workers) != named):
+            if part_before is not None and (
+                part_before.processes != processes or set(part_before.workers) != joined_workers
+            ):
                 message = f"Process {process} named other workers, or another number of processes, when it came first."
                 raise StoreConflictError(message, "Receive the new run into a spool of its own.")
             self._trace_id = trace_id
-            for worker in named:
+            for worker in joined_workers:
                 self._lanes.setdefault(worker, _Lane(process))
             if part_before is None:
-                self._parts[process] = Part(process, processes, tuple(sorted(named)))
+                self._parts[process] = Part(process, processes, tuple(sorted(joined_workers)))
                 self._note(process)
             return self._next(process)
 
@@ -421,8 +423,8 @@ class Spool:
         for name in os.listdir(self.root / EVENTS):  # noqa: PTH208  (it may have many files)
             if name.endswith(".incoming"):
                 (self.root / EVENTS / name).unlink()
-            elif named := _NAME.fullmatch(name):
-                last[int(named[1])] = max(last.get(int(named[1]), 0), int(named[2]))
+            elif match := _NAME.fullmatch(name):
+                last[int(match[1])] = max(last.get(int(match[1]), 0), int(match[2]))
         for file in sorted((self.root / RECEIVED).glob("process-*.json")):
             self._load_process(file, int(file.stem.removeprefix("process-")), last)
         self._publish()

@@ -392,13 +392,13 @@ def _write_content(
     rows = 0
     for stem, content in events:
         file = directory / EVENTS / f"{stem}.parquet"
-        where = f"{stem} for {target}"
+        place_text = f"{stem} for {target}"
         if file.exists():
-            message = f"The file {where} was given twice."
+            message = f"The file {place_text} was given twice."
             raise TraceFormatError(message, "Give every table of events a name of its own.", {"file": stem})
-        table = conform(content, TRACE_EVENTS, where=where)
-        check_vocabulary(table, where=where)
-        check_known(table["worker"].unique().to_pylist(), listed_workers, where=where)
+        table = conform(content, TRACE_EVENTS, where=place_text)
+        check_vocabulary(table, where=place_text)
+        check_known(table["worker"].unique().to_pylist(), listed_workers, where=place_text)
         write_table(file, table)
         rows += table.num_rows
         # The next one is made when it is asked for: until then this one need not be there, nor what writing it took.

@@ -174,15 +174,17 @@ class _Queue:
             source.start(sent, "waiting")
             joined_log.stop(sent + _TRANSFER)
             joined_log.start(sent + _TRANSFER, "application", _CLIENT)
-            ready = sent + _TRANSFER + self.run.bootstrap_ns
-            joined_log.stop(ready, _CLIENT)
-            self.send(_BOOTSTRAP, joined_log, source, ready, ready + _TRANSFER, records=0, activity="control_message")
-            joined_log.start(ready, "waiting")
-            now = ready + _TRANSFER
+            ready_ns = sent + _TRANSFER + self.run.bootstrap_ns
+            joined_log.stop(ready_ns, _CLIENT)
+            self.send(
+                _BOOTSTRAP, joined_log, source, ready_ns, ready_ns + _TRANSFER, records=0, activity="control_message"
+            )
+            joined_log.start(ready_ns, "waiting")
+            now = ready_ns + _TRANSFER
             source.stop(now)
             self.active = [*self.active, joined_log]
         source.start(now, "input_wait")
-        return birth, ready, now
+        return birth, ready_ns, now
 
     def leave(self, t_ns: int) -> tuple[int, int, int]:
         """Let the last workers leave; return as `join` does, with exits for births."""
@@ -226,12 +228,12 @@ def simulate(run: QueueRun) -> tuple[SmallTrace, Truth]:
     """
     queue = _Queue(run)
     backlog, records, free = [], [], 0
-    request = birth = ready = 0
+    request = birth = ready_ns = 0
     work: int | None = None
     for number in range(run.before + run.after):
         if number == run.before and run.added:
             request = free
-            birth, ready, free = queue.join(free) if run.added > 0 else queue.leave(free)
+            birth, ready_ns, free = queue.join(free) if run.added > 0 else queue.leave(free)
             if run.added < 0:
                 request = birth - run.bootstrap_ns
         taken_ns, free, shares = queue.epoch(number, free)
@@ -255,4 +257,4 @@ def simulate(run: QueueRun) -> tuple[SmallTrace, Truth]:
         operators=_OPERATORS,
         channels=_CHANNELS,
     )
-    return trace, Truth(request, birth, ready, work, tuple(backlog), tuple(records))
+    return trace, Truth(request, birth, ready_ns, work, tuple(backlog), tuple(records))

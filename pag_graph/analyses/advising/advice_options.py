@@ -94,10 +94,10 @@ class Option:
             "verdict": verdict,
             "reason": reason,
         }
-        named = self.operators.items() if self.kind == "port" else [(None, None)]
+        operator_ports = self.operators.items() if self.kind == "port" else [(None, None)]
         return [
             {**common, "operator": operator, "group": group, "threads": self.threads.get(operator or 0, 0)}
-            for operator, group in named
+            for operator, group in operator_ports
         ]
 
 

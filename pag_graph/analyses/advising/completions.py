@@ -104,12 +104,12 @@ def _by_program(graph: ConstraintGraph, worker: I64, t: I64) -> NDArray[np.bool_
     rows = np.flatnonzero(base.is_type(ActivityType.PROGRAM))
     row_worker = base.number("src")[rows] >> POSITION_BITS
     begin, finish = base.t[base.src[rows]], base.t[base.dst[rows]]
-    inside = np.zeros(len(t), np.bool_)
+    is_by_program = np.zeros(len(t), np.bool_)
     for number in np.unique(row_worker):
         program_rows, instants = np.flatnonzero(row_worker == number), np.flatnonzero(worker == number)
         program_rows = program_rows[np.argsort(begin[program_rows], kind="stable")]
         place = np.searchsorted(begin[program_rows], t[instants], side="right") - 1
-        inside[instants] = (place >= 0) & (
+        is_by_program[instants] = (place >= 0) & (
             t[instants] <= np.maximum.accumulate(finish[program_rows])[np.maximum(place, 0)]
         )
-    return inside
+    return is_by_program

@@ -66,9 +66,9 @@ class NestedRows:
         occurrence = occurrences[self._open_at]
         outer = occurrences[np.append(self._openings.parent, NOTHING)[occurrence]]
         port = np.append(self._openings.operator, NOTHING)[occurrence]
-        inside = occurrence >= 0
-        thread = np.where(inside, np.searchsorted(ports, port), 0)
-        return Moved(inside.astype(np.float64), occurrence, thread, outer, inside)
+        is_inside = occurrence >= 0
+        thread = np.where(is_inside, np.searchsorted(ports, port), 0)
+        return Moved(is_inside.astype(np.float64), occurrence, thread, outer, is_inside)
 
 
 class FlowRows:

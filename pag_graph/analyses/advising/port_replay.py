@@ -109,16 +109,16 @@ class Replay:
         taken_ns = np.rint(graph.duration * share).astype(np.int64)
         weight = graph.weights(graph.duration - taken_ns)
         chains = _chains(graph, moved, taken_ns)
-        least = int(np.bincount(chains.thread, chains.work, 1).max()) if len(chains.work) else 0
+        least_ns = int(np.bincount(chains.thread, chains.work, 1).max()) if len(chains.work) else 0
         by_cores = -(-self.work_ns // self.cores) if self.cores else 0
-        shortest = max(least, by_cores)
+        shortest = max(least_ns, by_cores)
         low = max(shortest, int(graph.replay(weight)[graph.end]) - graph.window.start_ns)
         if not len(chains.work):
             return Bound(low, low, low, low, 0, by_cores > 0 and low == by_cores)
         least_wait, longest_wait = self._transfers(chains, transfer)
         wider = _Wider(graph, chains, self.completed)
         middle = np.rint((least_wait + longest_wait) / 2).astype(np.int64)
-        late = np.rint(longest_wait).astype(np.int64) + self.wake_up_ns
+        late_ns = np.rint(longest_wait).astype(np.int64) + self.wake_up_ns
         occupied = np.where(chains.handed, np.minimum(np.rint(longest_wait), OCCUPIED_NS), 0).astype(np.int64)
         nothing = np.zeros_like(middle)
         memory = OWNING_NS * chains.records * chains.handed if moved.owning and transfer is None else nothing
@@ -127,7 +127,7 @@ class Replay:
             for costs in (
                 _Costs(nothing, nothing, nothing, at_ends=False),
                 _Costs(middle, occupied // 2, nothing, at_ends=False),
-                _Costs(late, occupied, occupied + memory, at_ends=True),
+                _Costs(late_ns, occupied, occupied + memory, at_ends=True),
             )
         )
         return Bound(low, predicted, high, instant, int(taken_ns.sum()), by_cores > 0 and predicted == by_cores)
@@ -176,8 +176,8 @@ class Replay:
         """Return per hand-over what it takes at least and at most."""
         if transfer is not None:
             records = chains.records.astype(np.float64)
-            least = np.asarray(transfer.low_ns + transfer.low_record_ns * records, dtype=np.float64)
-            return least, np.asarray(transfer.high_ns + transfer.high_record_ns * records, dtype=np.float64)
+            least_ns = np.asarray(transfer.low_ns + transfer.low_record_ns * records, dtype=np.float64)
+            return least_ns, np.asarray(transfer.high_ns + transfer.high_record_ns * records, dtype=np.float64)
         nothing = np.zeros(len(chains.records))
         if self.transfer_assumed:
             return nothing, np.full(len(chains.records), float(ASSUMED_NS))
@@ -326,7 +326,7 @@ class _Wider:
         previous, following = self._neighbours()
         sent, occurrence = self._sent()
         done_ns = chains.work_before[np.searchsorted(chains.inside, graph.src[sent])]
-        closed, last = self._closes(completed)
+        closing_vertices, last = self._closes(completed)
         nested = np.flatnonzero(chains.outer >= 0)
         number, begins, finishes = self.number, self.begins, self.finishes
         self.sent, self.work_before, self.last = sent, done_ns, last
@@ -338,7 +338,7 @@ class _Wider:
             "chain": (finishes[previous], begins[following]),
             "sent": (begins[occurrence], number[graph.dst[sent]]),
             "sent_late": (finishes[occurrence], number[graph.dst[sent]]),
-            "completed": (finishes[last], number[closed]),
+            "completed": (finishes[last], number[closing_vertices]),
         }
         self.nested = nested
         dst = np.concatenate([part[1] for part in self.parts.values()])
@@ -360,14 +360,14 @@ class _Wider:
         message = np.flatnonzero((graph.edge >= 0) & ~graph.base.is_local[graph.edge])
         place = np.searchsorted(chains.inside, graph.src[message])
         place = np.minimum(place, len(chains.inside) - 1)
-        inside = chains.inside[place] == graph.src[message]
-        return message[inside], chains.inside_of[place[inside]]
+        is_inside = chains.inside[place] == graph.src[message]
+        return message[is_inside], chains.inside_of[place[is_inside]]
 
     def _closes(self, completed: Completions) -> tuple[I64, I64]:
         """Return the vertices that complete epochs, and per thread the last occurrence that they wait for."""
         chains = self.chains
         told_ns = completed.told(chains.worker, self.graph.t[chains.begin])
-        closed: list[int] = []
+        closing_vertices: list[int] = []
         last: list[int] = []
         columns = (completed.vertex, completed.epoch, completed.worker, completed.t_ns, completed.own_ns)
         ends = list(zip(*(column.tolist() for column in columns), strict=True))
@@ -383,9 +383,9 @@ class _Wider:
                 ):
                     latest -= 1
                 if latest >= 0:
-                    closed.append(vertex)
+                    closing_vertices.append(vertex)
                     last.append(int(chain[latest]))
-        return np.array(closed, np.int64), np.array(last, np.int64)
+        return np.array(closing_vertices, np.int64), np.array(last, np.int64)
 
     def replayed(self, weight: I64, costs: _Costs) -> int:
         """Return the window's length.

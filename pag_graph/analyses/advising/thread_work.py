@@ -66,8 +66,8 @@ def local_rows(tiling: Tiling) -> LocalRows:
     """
     [window] = tiling.windows
     start, took = tiling.number("start_ns"), tiling.number("duration_ns")
-    inside = np.minimum(start + took, window.end_ns) - np.maximum(start, window.start_ns)
-    rows = np.flatnonzero(~tiling.is_type(*MESSAGE_TYPES) & (inside > 0))
+    inside_ns = np.minimum(start + took, window.end_ns) - np.maximum(start, window.start_ns)
+    rows = np.flatnonzero(~tiling.is_type(*MESSAGE_TYPES) & (inside_ns > 0))
     src = tiling.number("src")[rows]
     return LocalRows(
         src=src,
@@ -75,7 +75,7 @@ def local_rows(tiling: Tiling) -> LocalRows:
         operator=tiling.number("operator")[rows],
         activation=tiling.number("activation")[rows],
         records=np.maximum(tiling.number("records")[rows], 0),
-        inside=inside[rows],
+        inside=inside_ns[rows],
         counted=tiling.is_type(*COUNTED_TYPES)[rows],
         unknown=tiling.is_type(ActivityType.UNKNOWN)[rows],
     )

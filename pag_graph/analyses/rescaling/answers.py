@@ -64,10 +64,10 @@ def work_in(run: Run, stretches: Sequence[tuple[int, int]], workers_before: Sequ
 
 def _local_in(run: Run, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Return how much of each type each worker did in a stretch of time."""
-    inside = pl.min_horizontal(END, pl.lit(end_ns)) - pl.max_horizontal("start_ns", pl.lit(start_ns))
+    inside_ns = pl.min_horizontal(END, pl.lit(end_ns)) - pl.max_horizontal("start_ns", pl.lit(start_ns))
     # Comparing plain columns first lets whole row groups be skipped.
     touching = run.scan("edges").filter(pl.col("start_ns") < end_ns, start_ns < END, ~IS_MESSAGE)
-    local = touching.select("type", worker=worker_of("dst"), inside_ns=inside)
+    local = touching.select("type", worker=worker_of("dst"), inside_ns=inside_ns)
     return local.group_by("worker", "type").agg(pl.col("inside_ns").sum()).collect()
 
 
@@ -75,12 +75,12 @@ def _work(local: pl.DataFrame, workers_before: set[int]) -> Work:
     life = int(local["inside_ns"].sum())
     if not life:
         return Work(None, None, None)
-    kind, inside = pl.col("type"), pl.col("inside_ns")
+    kind, inside_ns = pl.col("type"), pl.col("inside_ns")
     by_worker = local.group_by("worker").agg(
-        life=inside.sum(),
-        busy=inside.filter(kind.is_in(_COUNTED)).sum(),
-        rests=inside.filter(kind.is_in(_RESTS)).sum(),
-        unknown=inside.filter(kind == UNKNOWN).sum(),
+        life=inside_ns.sum(),
+        busy=inside_ns.filter(kind.is_in(_COUNTED)).sum(),
+        rests=inside_ns.filter(kind.is_in(_RESTS)).sum(),
+        unknown=inside_ns.filter(kind == UNKNOWN).sum(),
     )
     by_old_worker = by_worker.filter(pl.col("worker").is_in(sorted(workers_before)))
     waited = int(by_old_worker["rests"].sum()) / int(by_old_worker["life"].sum()) if by_old_worker.height else None
@@ -109,10 +109,10 @@ def saturated(course: Course, epochs: Epochs, work: Work, *, cores_shared: bool)
     """
     places = course.places(epochs, BEFORE)
     if epochs.due_ns is not None and len(places) >= 2 * WIDTH:
-        late = epochs.begin_ns[places] - epochs.due_ns[places]
+        late_ns = epochs.begin_ns[places] - epochs.due_ns[places]
         quarter = max(1, len(places) // 4)
         period = float(np.median(np.diff(epochs.due_ns)))
-        if float(np.median(late[-quarter:]) - np.median(late[:quarter])) > period:
+        if float(np.median(late_ns[-quarter:]) - np.median(late_ns[:quarter])) > period:
             return YES
     if work.busy_max is None or work.coverage is None or (cores_shared and epochs.due_ns is None):
         return UNSURE

@@ -110,8 +110,8 @@ def _local_path(shown: Snapshot) -> pl.DataFrame:
 def _on_path(path: pl.DataFrame | None, part: _Part) -> int:
     if path is None:
         return 0
-    inside = pl.min_horizontal("end_ns", pl.lit(part.end_ns)) - pl.max_horizontal("start_ns", pl.lit(part.start_ns))
-    return int(path.filter(pl.col("worker") == part.worker).select(inside.clip(lower_bound=0).sum()).item())
+    inside_ns = pl.min_horizontal("end_ns", pl.lit(part.end_ns)) - pl.max_horizontal("start_ns", pl.lit(part.start_ns))
+    return int(path.filter(pl.col("worker") == part.worker).select(inside_ns.clip(lower_bound=0).sum()).item())
 
 
 def _carried(run: Run, parts: list[_Part]) -> list[tuple[int | None, int | None]]:

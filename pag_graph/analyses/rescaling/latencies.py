@@ -136,12 +136,12 @@ class Course:
 
     def bounds(self, phase: str) -> tuple[int, int] | None:
         """Return where a phase begins and ends; None where there is none."""
-        request, ready = self.operation.request_ns, self.operation.ready_ns
+        request_ns, ready_ns = self.operation.request_ns, self.operation.ready_ns
         settled = self.until_ns if self.settled_ns is None else self.settled_ns
         phase_bounds = {
-            BEFORE: (self.before_ns, request),
-            BOOTSTRAP: (request, ready),
-            SETTLING: (ready, settled),
+            BEFORE: (self.before_ns, request_ns),
+            BOOTSTRAP: (request_ns, ready_ns),
+            SETTLING: (ready_ns, settled),
             AFTER: (settled, self.until_ns),
         }[phase]
         if phase == AFTER and self.settled_ns is None:

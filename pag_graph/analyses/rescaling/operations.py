@@ -262,12 +262,12 @@ def _joined(births: Sequence[Birth], marks: Sequence[Mark], since_ns: int) -> Op
     first = births[0].spawned_ns
     new_workers = {birth.worker for birth in births}
     steps = [mark.end_ns for mark in marks if mark.side == "client" and mark.worker in new_workers]
-    ready = max(steps, default=-1)
+    ready_ns = max(steps, default=-1)
     return Operation(
         kind=JOIN,
         request_ns=_asked_ns(marks, "request", since_ns, first),
         birth_ns=first,
-        ready_ns=ready,
+        ready_ns=ready_ns,
         births=tuple(births),
     )
 
@@ -320,12 +320,12 @@ def _completed(
         if mark.is_step and mark.start_ns >= operation.request_ns and (until_ns is None or mark.start_ns < until_ns)
     )
     first_work = {worker: worked[worker] for worker in sorted(operation.new) if worker in worked}
-    ready = operation.ready_ns
+    ready_ns = operation.ready_ns
     if operation.kind == ACTIVATE:
-        ready = max([ready, *(mark.end_ns for mark in steps)])
-    elif ready < 0:
-        ready = min(first_work.values(), default=max(birth.first_ns for birth in operation.births))
-    return replace(operation, marks=steps, worked_ns=first_work, ready_ns=ready)
+        ready_ns = max([ready_ns, *(mark.end_ns for mark in steps)])
+    elif ready_ns < 0:
+        ready_ns = min(first_work.values(), default=max(birth.first_ns for birth in operation.births))
+    return replace(operation, marks=steps, worked_ns=first_work, ready_ns=ready_ns)
 
 
 def _first_work(run: Run, new_workers: set[int]) -> dict[int, int]:

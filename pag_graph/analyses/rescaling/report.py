@@ -331,9 +331,9 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
     births = births_of(run)
     check_spawned(run, marks, births)
     epochs = epochs_of(run, setting.schedule)
-    early = np.flatnonzero(epochs.latency_ns < 0)
-    if len(early):
-        epoch, ns = int(epochs.epoch[early[0]]), -int(epochs.latency_ns[early[0]])
+    early_rows = np.flatnonzero(epochs.latency_ns < 0)
+    if len(early_rows):
+        epoch, ns = int(epochs.epoch[early_rows[0]]), -int(epochs.latency_ns[early_rows[0]])
         message = f"Epoch {epoch} was complete {duration(ns)} before its input is said to be due."
         raise InvalidParameterError(message, "Times count from the run's origin; `--first` is that of epoch 0.")
     rescaling = Rescaling(

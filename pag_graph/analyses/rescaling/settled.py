@@ -63,8 +63,8 @@ def settling(latencies: Numbers) -> Settling:
     running = np.median(np.lib.stride_tricks.sliding_window_view(latencies, WIDTH), axis=1)
     low = min(float(running[middle:].min()), level * (1 - TOLERANCE))
     high = max(float(running[middle:].max()), level * (1 + TOLERANCE))
-    inside = (running >= low) & (running <= high)
-    together = np.lib.stride_tricks.sliding_window_view(inside, WIDTH).all(axis=1)
+    is_level = (running >= low) & (running <= high)
+    together = np.lib.stride_tricks.sliding_window_view(is_level, WIDTH).all(axis=1)
     # The stretch of reference is one of these, so at least one fits.
     return Settling(SETTLED, int(together.argmax()))
 

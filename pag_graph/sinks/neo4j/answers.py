@@ -77,17 +77,19 @@ def write_advice(driver: neo4j.Driver, run: Run, advice: Advice, state: AdviceSt
         If the server cannot be reached, refuses the login or refuses to write.
     """
     window, run_id = advice.window, _run_id(run)
-    inside = (pl.col("end_ns") > window.start_ns) & (pl.col("start_ns") < window.end_ns)
-    named = [
+    touches_window = (pl.col("end_ns") > window.start_ns) & (pl.col("start_ns") < window.end_ns)
+    operator_rows = [
         {**row, "id": f"{window.start_ns}-{window.end_ns}:{row['rank']}:{row['operator']}"}
         for row in advice.table.to_pylist()
     ]
-    ids = [row["id"] for row in named]
-    nodes = _frame(ADVISED.columns, [{**row, "start_ns": window.start_ns, "end_ns": window.end_ns} for row in named])
-    trials, tried, runs = _trials(run, state, named)
+    ids = [row["id"] for row in operator_rows]
+    nodes = _frame(
+        ADVISED.columns, [{**row, "start_ns": window.start_ns, "end_ns": window.end_ns} for row in operator_rows]
+    )
+    trials, tried, runs = _trials(run, state, operator_rows)
     link = {
         "run": run_id,
-        "epoch": run.epochs.filter(inside)["epoch"].to_list(),
+        "epoch": run.epochs.filter(touches_window)["epoch"].to_list(),
         "start_ns": window.start_ns,
         "end_ns": window.end_ns,
         "id": ids,
@@ -98,8 +100,8 @@ def write_advice(driver: neo4j.Driver, run: Run, advice: Advice, state: AdviceSt
             writer = Writer(driver, lease)
             tables: _Tables = [
                 (ADVISED, nodes),
-                (AT, _frame(AT.all_columns, [row for row in named if row["operator"] is not None])),
-                (MOVES, _frame(MOVES.all_columns, list(_moves(advice, named)))),
+                (AT, _frame(AT.all_columns, [row for row in operator_rows if row["operator"] is not None])),
+                (MOVES, _frame(MOVES.all_columns, list(_moves(advice, operator_rows)))),
                 (TRIAL, _frame(TRIAL.columns, trials)),
                 (TRIED, _frame(TRIED.all_columns, tried)),
             ]
@@ -186,10 +188,10 @@ def _frame(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> pl.DataFrame
     return pl.DataFrame({name: [row[name] for row in rows] for name in columns}, strict=False)
 
 
-def _moves(advice: Advice, named: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _moves(advice: Advice, operator_rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield what each port takes along: per operator downstream of it, the utilisation on all threads together."""
     ports = advice.ports
-    for row in named:
+    for row in operator_rows:
         operator = row["operator"]
         if operator is None:
             continue
@@ -208,7 +210,7 @@ def _moves(advice: Advice, named: list[dict[str, Any]]) -> Iterator[dict[str, An
 
 
 def _trials(
-    run: Run, state: AdviceState | None, named: list[dict[str, Any]]
+    run: Run, state: AdviceState | None, operator_rows: list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, list[Any]]]:
     """Return the ports of trials that this run took part in, the advice that each tried, and the runs compared."""
     nodes: list[dict[str, Any]] = []
@@ -224,7 +226,7 @@ def _trials(
             nodes.append({**port, "id": trial_id})
             tried += [
                 {"trial": trial_id, "id": row["id"]}
-                for row in named
+                for row in operator_rows
                 if row["operator"] in names and str(names[row["operator"]]) == port["port"]
             ]
             for name, value in (

@@ -245,9 +245,9 @@ class ImportFiles:
             events = pl.concat([events, new_events]).unique("id") if events.width else new_events
             activities = _merged([activities, content.activities]) if activities.width else content.activities
             if not (keep or last):
-                ready = ~(pl.col("t_ns") > end_ns)
-                self._nodes(EVENT, events.filter(ready))
-                events = events.filter(~ready)
+                is_complete = ~(pl.col("t_ns") > end_ns)
+                self._nodes(EVENT, events.filter(is_complete))
+                events = events.filter(~is_complete)
                 finish = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns"))
                 self._activities(activities.filter(finish <= end_ns))
                 activities = activities.filter(finish > end_ns)
@@ -289,8 +289,8 @@ class ImportFiles:
         self.relationships += steps.height
 
     def _snapshots(self, content: Content) -> None:
-        named = {":ID(Snapshot)": "epoch", "run:string": "run", "id:string": "id"}
-        self._write(("nodes", "Snapshot"), named, content.snapshots)
+        header_names = {":ID(Snapshot)": "epoch", "run:string": "run", "id:string": "id"}
+        self._write(("nodes", "Snapshot"), header_names, content.snapshots)
         self.nodes[SNAPSHOT.label] += content.snapshots.height
         number = content.snapshots.select(snapshot="id", number="epoch")
         self._relationships(SPENT, content.spent.join(number, on="snapshot"), source="number")
@@ -326,9 +326,9 @@ class ImportFiles:
             self._headers[file] = self.folder / f"{name}-header.csv"
             self._headers[file].write_text(",".join(columns) + "\n", encoding="utf-8")
         parts.append(self.folder / f"{name}-{len(parts)}.csv")
-        named = rows.with_columns(run=pl.lit(self.reader.run_id))
-        chosen = [_field(named, column).alias(str(place)) for place, column in enumerate(columns.values())]
-        named.select(chosen).write_csv(parts[-1], include_header=False, quote_style="necessary")
+        run_rows = rows.with_columns(run=pl.lit(self.reader.run_id))
+        chosen = [_field(run_rows, column).alias(str(place)) for place, column in enumerate(columns.values())]
+        run_rows.select(chosen).write_csv(parts[-1], include_header=False, quote_style="necessary")
 
 
 def _typed(columns: Sequence[str], rows: pl.DataFrame) -> dict[str, str]:

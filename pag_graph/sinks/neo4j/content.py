@@ -243,11 +243,11 @@ class Reader:
         """Return what operators did in each window, on all workers: time by type, and how much of it is critical."""
         names = {number: pl.lit(snapshot).alias("snapshot") for number, snapshot in enumerate(snapshots)}
         key = ["snapshot", "operator", "type"]
-        inside = [
+        spent_parts = [
             local_inside(part).select("operator", "type", "inside_ns", names[number])
             for number, part in enumerate(parts)
         ]
-        times = pl.concat(inside).filter(pl.col("operator").is_not_null()).group_by(key)
+        times = pl.concat(spent_parts).filter(pl.col("operator").is_not_null()).group_by(key)
         rows = times.agg(ns=pl.col("inside_ns").sum()).filter(pl.col("ns") > 0)
         if any(path is None for path in paths):
             rows = rows.with_columns(path_ns=pl.lit(None, pl.Int64))

@@ -374,13 +374,13 @@ def _look_at_instant(look: _Look) -> None:
     if not 0 <= at_ns <= known.end_ns:
         look.refuse(f"The instant {at_ns} lies outside run {known.run}: 0 to {known.end_ns} ns.", hint="Correct at_ns.")
         return
-    inside = [
+    epochs_at_instant = [
         epoch
         for epoch in known.epochs.values()
         if (epoch.start_ns < at_ns or epoch.start_ns == 0) and epoch.end_ns >= at_ns
     ]
-    if inside:
-        look.need(min(inside, key=lambda epoch: epoch.start_ns).number)
+    if epochs_at_instant:
+        look.need(min(epochs_at_instant, key=lambda epoch: epoch.start_ns).number)
         return
     low = max((epoch.number for epoch in known.epochs.values() if epoch.end_ns < at_ns), default=-1)
     high = min((epoch.number for epoch in known.epochs.values() if epoch.start_ns >= at_ns), default=None)
@@ -397,10 +397,10 @@ def _look_around_event(look: _Look) -> LoadedEpoch | None:
         start = next((epoch for epoch in look.known.slowest_first() if epoch.number in look.enough), None)
     else:
         at_ns = look.event_ns
-        inside = (
+        epochs_around = (
             epoch for epoch in look.enough.values() if at_ns is not None and epoch.start_ns < at_ns <= epoch.end_ns
         )
-        start = next(inside, None)
+        start = next(epochs_around, None)
     if start is None:
         missing = f"No epoch of run {look.known.run} is loaded with the detail {needs}."
         elsewhere = f"Event {event} is in no epoch of run {look.known.run} that is loaded with the detail {needs}."

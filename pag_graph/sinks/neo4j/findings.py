@@ -57,12 +57,12 @@ def _built(run: Run) -> pl.DataFrame:
         # Findings with equal content get a number to tell them apart.
         ids.append(digest if times_seen[digest] == 1 else f"{digest}-{times_seen[digest]}")
     vertices = run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
-    named = rows.with_columns(id=pl.Series(ids, dtype=pl.String))
+    finding_rows = rows.with_columns(id=pl.Series(ids, dtype=pl.String))
     if not rows["vertex"].count():
         null = pl.lit(None, pl.Int64)
-        return named.with_columns(t_ns=null, at_epoch=null)
+        return finding_rows.with_columns(t_ns=null, at_epoch=null)
     named_vertices = vertices.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
-    return named.join(named_vertices, on="vertex", how="left", maintain_order="left")
+    return finding_rows.join(named_vertices, on="vertex", how="left", maintain_order="left")
 
 
 def _alerts(run: Run) -> pl.DataFrame | None:

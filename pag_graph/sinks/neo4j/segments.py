@@ -201,8 +201,8 @@ class SegmentReader:
 
     @cached_property
     def _names(self) -> dict[int, str]:
-        named = self.run.operators.select("operator", "name").iter_rows()
-        return {operator: printable(name) for operator, name in named if name}
+        name_rows = self.run.operators.select("operator", "name").iter_rows()
+        return {operator: printable(name) for operator, name in name_rows if name}
 
     def name_of(self, operator: str) -> pl.Expr:
         """Return names of the operators in a column, as they can be shown; numbers of those that nobody names.

@@ -102,8 +102,8 @@ class Converter:
         columns = (frame[name].cast(pl.Int64).to_numpy() for name in ("worker", "start", "end"))
         parent, end, cut_by = nest(*columns)
         self._report_cuts(frame, end, cut_by)
-        depth, inside = depths(parent, (frame["activity"] == str(ActivityType.WAITING)).to_numpy())
-        frame = frame.with_columns(end=pl.Series(end), depth=pl.Series(depth), in_wait=pl.Series(inside))
+        depth, is_in_wait = depths(parent, (frame["activity"] == str(ActivityType.WAITING)).to_numpy())
+        frame = frame.with_columns(end=pl.Series(end), depth=pl.Series(depth), in_wait=pl.Series(is_in_wait))
         return frame, self._instants(empty.filter(~waits))
 
     def _report_cuts(self, frame: pl.DataFrame, end: NDArray[np.int64], cut_by: NDArray[np.int64]) -> None:
@@ -307,23 +307,23 @@ class Converter:
         before = (pl.col("stated") + ended.cast(pl.Int64)).cum_max().forward_fill().over("worker")
         reached = before.shift(1).over("worker").fill_null(lowest)
         events = events.with_columns(epoch=pl.max_horizontal("stated", reached))
-        late = events.filter(
+        late_events = events.filter(
             (pl.col("stated") < pl.col("epoch")) & (pl.col("kind") == str(EventKind.START)) & ~ended
         ).unique("_index", maintain_order=True)
-        if late.height:
-            place = places(self._tables["activities"], late["_index"].to_list())
+        if late_events.height:
+            place = places(self._tables["activities"], late_events["_index"].to_list())
             action = "counted in epoch `limit`, which its worker had reached before"
             self._findings.append(
                 findings(
                     "epoch_goes_back",
                     Severity.WARNING,
                     action,
-                    rows=late.height,
-                    worker=late["worker"].to_list(),
-                    seq=late["seq"].to_list(),
-                    file=[place[index] for index in late["_index"].to_list()],
-                    observed=late["stated"].to_list(),
-                    limit=late["epoch"].to_list(),
+                    rows=late_events.height,
+                    worker=late_events["worker"].to_list(),
+                    seq=late_events["seq"].to_list(),
+                    file=[place[index] for index in late_events["_index"].to_list()],
+                    observed=late_events["stated"].to_list(),
+                    limit=late_events["epoch"].to_list(),
                     unit="epoch",
                 )
             )

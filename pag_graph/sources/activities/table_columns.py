@@ -122,14 +122,14 @@ def places(source: Source, indices: Sequence[int]) -> dict[int, str]:
     by_file: dict[int, list[int]] = {}
     for index in dict.fromkeys(indices):
         by_file.setdefault(int(source.frame["_file"][index]), []).append(index)
-    named: dict[int, str] = {}
+    place_of_index: dict[int, str] = {}
     for number, file_indices in by_file.items():
         file = source.files[number]
         rows = {index: int(source.frame["_row"][index]) for index in file_indices}
         lines = _csv_lines(file, list(rows.values())) if file.suffix == ".csv" else {}
         word = "row" if file.suffix == ".parquet" else "line"
-        named |= {index: f"{file.name}, {word} {lines.get(row, row)}" for index, row in rows.items()}
-    return named
+        place_of_index |= {index: f"{file.name}, {word} {lines.get(row, row)}" for index, row in rows.items()}
+    return place_of_index
 
 
 def _line(file: Path, row: int) -> int:

@@ -51,13 +51,13 @@ def read(source: Path) -> tuple[dict[str, Source], list[Path]]:
                 hint = f"Call it {close_names[0]}{file.suffix}." if close_names else "Move it out of the folder."
                 raise TraceFormatError(message, hint, {"file": str(file)})
         check_regular(files)
-        named = [(file, kind_of(file)) for file in files]
+        table_of_file = [(file, kind_of(file)) for file in files]
     else:
         files = [source]
-        named = [(source, "activities")]
+        table_of_file = [(source, "activities")]
     _check_size(source, files)
     parts: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
-    for number, (file, name) in enumerate(named):
+    for number, (file, name) in enumerate(table_of_file):
         for table, frame in _tables_of(file, str(name)):
             parts[table].append(clean(TABLES[table], frame, tuple(files), number))
     empty = {name: pl.DataFrame(schema=schema(table)) for name, table in TABLES.items()}

@@ -114,8 +114,8 @@ class Hello(NamedTuple):
         trace_id = content.get("trace_id")
         if not isinstance(trace_id, str) or not trace_id:
             raise malformed(Kind.HELLO, "it has no trace_id")
-        named = tuple(number({"worker": worker}, "worker", Kind.HELLO, MAX_WORKER) for worker in workers)
-        return cls(trace_id, process, processes, named)
+        worker_numbers = tuple(number({"worker": worker}, "worker", Kind.HELLO, MAX_WORKER) for worker in workers)
+        return cls(trace_id, process, processes, worker_numbers)
 
 
 def answer(token: str, nonce: bytes) -> bytes:
