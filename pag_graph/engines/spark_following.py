@@ -64,6 +64,16 @@ class SparkFollowReport:
     batch_s: tuple[float, ...]
     """How long each that committed took, from what Spark told of files to the commit, in their order."""
 
+    def summary(self) -> dict[str, object]:
+        """Return what became of it as plain values."""
+        return {
+            "ending": self.ending,
+            "run_id": None if self.store is None else self.store.run["run_id"],
+            "versions": {} if self.store is None else dict(self.store.versions),
+            "batches": self.batches,
+            "commits": self.commits,
+        }
+
 
 def follow_on_spark(
     source: Path,
