@@ -120,10 +120,8 @@ def section(result: Mapping[str, Any]) -> str:
 
 
 def _overheads(measures: Sequence[Mapping[str, Any]], runs: int) -> list[str]:
-    """Return what `rescale-overhead` says of the same runs; none of a result that has not looked at that."""
+    """Return what `rescale-overhead` says of the same runs."""
     known_measures = [Measure(**entry) for entry in measures]
-    if not known_measures:
-        return []
     decided = sum(measure.decision != "undecided" for measure in known_measures)
     by_chance = len(known_measures) * chance_of_separation(runs, runs)
     head = (

@@ -127,7 +127,7 @@ def follow(
     every_s, settle_s = nanoseconds(commit_every) / 1e9, nanoseconds(settle) / 1e9
     kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     with (
-        loading(store, wanted=neo4j) as loader,
+        loading(store, wanted=neo4j, stopped=NOT_COMPLETE) as loader,
         delivering(store, to, fail_on) as delivery,
         _prepared(kernels, quiet=form is not Format.TABLE) as (stop, tell, units),
     ):

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from pag_graph.graph.following import Committed
 
-_STOPPED = 10
-"""Exit code of a loader that was asked to stop."""
-
 
 class Loader:
     """Runs `pag neo4j follow` from a follower's first commit on; an observer of commits.
@@ -27,10 +24,12 @@ class Loader:
     ----------
     store
         Directory of the store.
+    stopped
+        Exit code of a loader that was asked to stop.
     """
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
+    def __init__(self, store: Path, stopped: int) -> None:
+        self._store, self._stopped = store, stopped
         self._process: subprocess.Popen[bytes] | None = None
 
     def committed(self, commit: Committed) -> None:
@@ -66,7 +65,7 @@ class Loader:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
         code = self._process.wait()
-        if code == _STOPPED and not complete:
+        if code == self._stopped and not complete:
             return 0
         if code:
             message = f"pag neo4j follow ended with exit code {code}; the store is as it should be."
@@ -75,7 +74,7 @@ class Loader:
 
 
 @contextmanager
-def loading(store: Path, *, wanted: bool) -> Iterator[Loader | None]:
+def loading(store: Path, *, wanted: bool, stopped: int) -> Iterator[Loader | None]:
     """Keep Neo4j current inside the block, if that is wanted; a block that fails ends the loader as well.
 
     Parameters
@@ -84,6 +83,8 @@ def loading(store: Path, *, wanted: bool) -> Iterator[Loader | None]:
         Directory of the store that is followed.
     wanted
         Whether to.
+    stopped
+        As for `Loader`.
 
     Yields
     ------
@@ -103,7 +104,7 @@ def loading(store: Path, *, wanted: bool) -> Iterator[Loader | None]:
 
     with reach(None, None).open() as driver, plain_errors("follow into Neo4j"):
         driver.verify_connectivity()
-    loader = Loader(store)
+    loader = Loader(store, stopped)
     try:
         yield loader
     except BaseException:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.store.meta import read_meta
-from pag_graph.store.trace_files import EVENTS, META
+from pag_graph.store.trace_files import EVENTS, META, NUMBERED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 NAME = "pag_trace"
 """What the format is called."""
-_NUMBERED = re.compile(r"([^.].*?|)(\d+)\.parquet")
 _COMPLETE = "complete"
 _NONE = [-1, 0]
 
@@ -63,7 +61,7 @@ class FileList:
         if not (self._root / META).exists() or not folder.is_dir():
             return []
         with os.scandir(folder) as entries:
-            named = [(_NUMBERED.fullmatch(entry.name), entry) for entry in entries]
+            named = [(NUMBERED.fullmatch(entry.name), entry) for entry in entries if not entry.name.startswith(".")]
             files = [_File(known[1], int(known[2]), each.name, each.stat().st_size) for known, each in named if known]
         return sorted(files)
 

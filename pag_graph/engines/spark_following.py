@@ -26,6 +26,7 @@ from pag_graph.errors import EngineError, InvalidParameterError
 from pag_graph.store.commit import check_target
 from pag_graph.store.live import followed
 from pag_graph.store.log import TraceLog
+from pag_graph.store.meta import read_meta
 from pag_graph.store.trace import Trace
 from pag_graph.store.trace_files import META
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from pag_graph.engines.following import Ending
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
-    from pag_graph.store.commit import Mode
     from pag_graph.store.delta import StoreInfo
 
 _POLL_S = 0.1
@@ -149,9 +149,10 @@ def follow_on_spark(
         derive=derive,
     )
     with followed(store.absolute()), ExitStack() as held:
-        mode: Mode = "replace" if replace else "append"
-        begun = check_target(store, mode) is not None and not replace
-        batches = Batches(source, rules, parameters, build_all, tell, mode=mode, begun=begun)
+        previous = check_target(store, "replace" if replace else "append")
+        batches = Batches(
+            source, rules, parameters, build_all, tell, kept=None if replace else previous, replace=replace
+        )
         folder = checkpoint or Path(held.enter_context(TemporaryDirectory(prefix="pag-follow-")))
         files = engine.spark.readStream.format(NAME).option("path", str(source)).load()
         writer = files.writeStream.foreachBatch(batches.append).option("checkpointLocation", str(folder))
@@ -193,12 +194,14 @@ def until_the_end(writer: DataStreamWriter, batches: Batches, until: Until, stop
         while True:
             query, before = writer.start(), batches.number
             try:
-                return batches.wait(query, until, stop)
-            except EngineError:
+                if (ending := batches.wait(query, until, stop)) is not None:
+                    return ending
                 # On a busy machine Spark gives up Python processes that take ten seconds to begin.
                 failures = failures + 1 if batches.number == before else 1
                 if failures > _TRIES:
-                    raise
+                    reason = str(query.exception() or "nobody knows why").splitlines()[0]
+                    message = f"Spark's stream has ended: {reason}"
+                    raise EngineError(message, "The driver's log has the details.")
             finally:
                 # A batch that runs ends first: its commit is whole or not there, but its tasks would go on in vain.
                 with batches.running:
@@ -218,20 +221,19 @@ class Batches:
         build_all: Callable[..., BuildReport],
         tell: Callable[[StoreInfo, float], None] | None,
         *,
-        mode: Mode,
-        begun: bool,
+        kept: StoreInfo | None,
+        replace: bool,
     ) -> None:
         self._source, self._rules, self._parameters = source, rules, parameters
-        self._build, self._tell = build_all, tell
-        self._mode: Mode = mode
-        self._begun = begun
-        """Whether the store holds a state of this run."""
+        self._build, self._tell, self._replace = build_all, tell, replace
+        self._ready = False
+        """Whether the trace can be built from now on."""
         self._error: BaseException | None = None
         self._complete = False
         self._news = time.monotonic()
         self.running = Lock()
         self.over = False
-        self.store: StoreInfo | None = None
+        self.store = None if replace else kept
         self.number = 0
         self.batch_s: list[float] = []
 
@@ -252,29 +254,33 @@ class Batches:
         began = time.monotonic()
         if not (self._source / META).exists():
             return
-        trace = Trace.open(self._source)
-        rules = followable_rules(trace, self._rules)
-        if not (trace.meta.complete or self._settled(trace, rules)):
+        # In this order: what is complete is all there.
+        complete = read_meta(self._source / META).complete
+        self._ready = self._ready or self._becomes_ready()
+        if not self._ready:
             return
-        report = self._build(rules=rules, mode=self._mode)
-        self._mode, self._begun, self.store, self._complete = "append", True, report.store, trace.meta.complete
+        mode = "replace" if self._replace and self.store is None else "append"
+        report = self._build(rules=self._rules, mode=mode)
+        self.store, self._complete = report.store, complete
         if report.committed:
             self._news = time.monotonic()
             self.batch_s.append(self._news - began)
             if self._tell is not None:
                 self._tell(report.store, self.batch_s[-1])
 
-    def _settled(self, trace: Trace, rules: RuleSet) -> bool:
-        """Say whether the run's origin and its clocks are known for good, as `pag_graph.builder.follow` has it."""
-        if self._begun:
+    def _becomes_ready(self) -> bool:
+        """Choose the rules; say whether the run's origin and clocks are known, as `pag_graph.builder.follow` has it."""
+        trace = Trace.open(self._source)
+        rules = followable_rules(trace, self._rules)
+        if self.store is not None or trace.meta.complete:
             return True
         log = TraceLog.index(trace)
         if set(log.chunks) < set(trace.workers["worker"].to_pylist()):
             return False
         return not clocks_are_unknown(trace, rules, self._parameters, log)
 
-    def wait(self, query: StreamingQuery, until: Until, stop: Event) -> Ending:
-        """Wait for the end, and say why it came."""
+    def wait(self, query: StreamingQuery, until: Until, stop: Event) -> Ending | None:
+        """Wait for the end, and say why it came; None where the stream has died."""
         while True:
             if self._error is not None:
                 raise self._error
@@ -285,7 +291,5 @@ class Batches:
             if until.idle_s is not None and time.monotonic() - self._news > until.idle_s:
                 return "idle"
             if not query.isActive:
-                reason = query.exception()
-                message = f"Spark's stream has ended: {str(reason).splitlines()[0] if reason else 'nobody knows why'}"
-                raise EngineError(message, "The driver's log has the details.")
+                return None
             stop.wait(_POLL_S)

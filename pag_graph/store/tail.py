@@ -9,7 +9,6 @@ more.
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +23,7 @@ from pag_graph.store.gaps import Gaps
 from pag_graph.store.log import ENCODED_WORDS, Chunk, TraceLog, stretches, with_values
 from pag_graph.store.safe_files import check_folder
 from pag_graph.store.trace import Trace
-from pag_graph.store.trace_files import EVENTS, META
+from pag_graph.store.trace_files import EVENTS, META, NUMBERED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from pag_graph.store.event_files import EventFile
 
-_NUMBERED = re.compile(r"(.*?)(\d+)\.parquet")
 _DESCRIPTION = (META, "operators.parquet", "channels.parquet", "workers.parquet")
 _PATIENCE = 100
 """Looks at which tables may contradict each other: a recorder replaces one after the other."""
@@ -353,7 +351,7 @@ class Tail:
     def _listed(self, folder: Path, now_ns: int) -> Iterator[str]:
         """List the folder: series that are new begin; when the trace is complete, what is in none is taken too."""
         for name in sorted(set(os.listdir(folder)) - self._taken):  # noqa: PTH208  (it may have many files)
-            numbered = _NUMBERED.fullmatch(name)
+            numbered = NUMBERED.fullmatch(name)
             if not name.endswith(".parquet") or name in self._taken:
                 continue
             if numbered is None or self.complete or numbered[1] not in self._series:
@@ -379,7 +377,7 @@ class Tail:
         # In this order: a file that takes its place meanwhile has another stamp.
         stamp, published = _stamp(path), path.stat().st_mtime_ns
         file = inspect(self._root, f"{EVENTS}/{name}", path.stat())
-        numbered = _NUMBERED.fullmatch(name)
+        numbered = NUMBERED.fullmatch(name)
         known = self._newest.get(numbered[1]) if numbered else None
         before = known.file if known is not None and known.name == name else None
         if numbered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 META = "meta.json"
 EVENTS = "events"
 """Folder of the files of events."""
+NUMBERED = re.compile(r"(.*?)(\d+)\.parquet")
+"""Name of a file of events that has its place in a series: the series, and its number."""
 FINDINGS = "findings.parquet"
 CHECKSUMS = "checksums.json"
 DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError)

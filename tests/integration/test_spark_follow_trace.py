@@ -130,9 +130,7 @@ class Stream:
 @pytest.mark.parametrize(("failures", "begun"), [(0, 1), (3, 4)])
 def test_a_stream_that_dies_goes_on(tmp_path: Path, failures: int, begun: int) -> None:
     stream: Any = Stream(failures)
-    batches = Batches(
-        tmp_path, None, None, lambda **_: pytest.fail("there is nothing"), None, mode="append", begun=False
-    )
+    batches = Batches(tmp_path, None, None, lambda **_: pytest.fail("there is nothing"), None, kept=None, replace=False)
     assert until_the_end(stream, batches, Until(idle_s=0.5), Event()) == "idle"
     assert stream.begun == begun
     assert batches.over
@@ -140,9 +138,7 @@ def test_a_stream_that_dies_goes_on(tmp_path: Path, failures: int, begun: int) -
 
 def test_a_stream_that_always_dies_is_an_error(tmp_path: Path) -> None:
     stream: Any = Stream(99)
-    batches = Batches(
-        tmp_path, None, None, lambda **_: pytest.fail("there is nothing"), None, mode="append", begun=False
-    )
+    batches = Batches(tmp_path, None, None, lambda **_: pytest.fail("there is nothing"), None, kept=None, replace=False)
     with pytest.raises(EngineError, match="connect back"):
         until_the_end(stream, batches, Until(), Event())
     assert stream.begun == 4

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
@@ -31,7 +31,7 @@ from pag_graph.sinks.neo4j.retention import KeepDetail, trim
 from pag_graph.sinks.neo4j.writer import Writer, patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
     from threading import Event
 
@@ -254,7 +254,8 @@ class _Following:
     def _step(self) -> bool:
         """Load some of the epochs that are answered and not there; say whether there were any."""
         known = loader.state(self.driver, self.run, *(() if self._there is None else (_NONE,)))
-        highest = {epoch: most for epoch, detail, published, most in _epochs(known) if detail and published}
+        columns = loader.listed(known, "epochs", "details", "published", "highest")
+        highest = {epoch: most for epoch, detail, published, most in columns if detail and published}
         if self._there is None:
             self._there = set(highest)
         built = self.run.info.run["last_closed_epoch"], self.run.info.events
@@ -325,9 +326,3 @@ class _Following:
         self.by_detail[detail] = self.by_detail.get(detail, 0) + len(done.epochs)
         if self._untrimmed is not None:
             self._untrimmed += len(done.epochs)
-
-
-def _epochs(rows: list[dict[str, Any]]) -> Iterable[tuple[Any, ...]]:
-    if not rows:
-        return ()
-    return zip(*(rows[0][name] for name in ("epochs", "details", "published", "highest")), strict=True)

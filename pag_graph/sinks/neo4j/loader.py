@@ -354,7 +354,7 @@ class _Load:
     def _prepare(self, writer: Writer, epoch_ids: Sequence[int], since: int) -> tuple[dict[int, Detail], set[int]]:
         """Bring the run up to date; return the details of epochs that are there, and those of them that are hidden."""
         rows = state(self.driver, self.run, since)
-        before = {epoch for epoch, shown in _listed(rows, "epochs", "published") if shown}
+        before = {epoch for epoch, shown in listed(rows, "epochs", "published") if shown}
         if rows and (rows[0]["last_closed_epoch"], rows[0]["events"]) != (
             self.run.info.run["last_closed_epoch"],
             self.run.info.events,
@@ -362,8 +362,8 @@ class _Load:
             self._revise(writer, rows, epoch_ids)
             rows = state(self.driver, self.run, since)
         describe(writer, self.reader, self.options.batch_rows)
-        details = {epoch: Detail(detail) for epoch, detail in _listed(rows, "epochs", "details") if detail}
-        shown = {epoch for epoch, published in _listed(rows, "epochs", "published") if published}
+        details = {epoch: Detail(detail) for epoch, detail in listed(rows, "epochs", "details") if detail}
+        shown = {epoch for epoch, published in listed(rows, "epochs", "published") if published}
         return details, (before | details.keys()) - shown
 
     def _revise(self, writer: Writer, rows: Sequence[Mapping[str, Any]], epoch_ids: Sequence[int]) -> None:
@@ -371,7 +371,7 @@ class _Load:
         open_epoch = min(int(rows[0]["last_closed_epoch"]), int(self.run.info.run["last_closed_epoch"])) + 1
         changed = {
             epoch: Detail(detail)
-            for epoch, detail, published, highest in _listed(rows, "epochs", "details", "published", "highest")
+            for epoch, detail, published, highest in listed(rows, "epochs", "details", "published", "highest")
             if published and detail and epoch in epoch_ids and highest >= open_epoch
         }
         limit = self.options.exchange_edges
@@ -484,5 +484,6 @@ def _label(content: Content) -> str:
     return f"load {first.name}" if first is last else f"load epochs {first.epoch} to {last.epoch}"
 
 
-def _listed(rows: Sequence[Mapping[str, Any]], *names: str) -> Iterator[tuple[Any, ...]]:
+def listed(rows: Sequence[Mapping[str, Any]], *names: str) -> Iterator[tuple[Any, ...]]:
+    """Return some columns of `state`, epoch by epoch."""
     return zip(*(rows[0][name] for name in names), strict=True) if rows else iter(())
