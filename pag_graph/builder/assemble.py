@@ -32,6 +32,7 @@ from pag_graph.rules.rows import (
     WorkerRows,
     application_marks,
     application_types,
+    is_any_of,
     opened,
 )
 from pag_graph.runtime.threads import each
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     I8 = NDArray[np.int8]
     I64 = NDArray[np.int64]
 
-_MESSAGES = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
+_IS_MESSAGE = is_any_of(MESSAGE_TYPES)
 _WAITING, _DATA, _PROGRESS, _APPLICATION, _SPAWNED = (
     EDGE_CODES[kind]
     for kind in (
@@ -277,7 +278,7 @@ def _types(plan: RunPlan, rows: WorkerRows, row_numbers: NDArray[np.integer]) ->
     kind = np.where(rows.kind[row_numbers] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
     if of(plan.rules).states_activities:
         stated_type = rows.activity[row_numbers]
-        kind = np.where(np.isin(stated_type, _MESSAGES), stated_type, kind).astype(np.int8)
+        kind = np.where(_IS_MESSAGE[stated_type], stated_type, kind).astype(np.int8)
     return kind
 
 

@@ -13,7 +13,7 @@ from pag_graph.kernels.applications import EVERYTHING
 from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, EventKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -83,6 +83,13 @@ EDGE_TYPES = (
 
 EDGE_CODES: dict[str, int] = {kind: code for code, kind in enumerate(EDGE_TYPES)}
 """The place of each type in `EDGE_TYPES`."""
+
+
+def is_any_of(kinds: Iterable[str]) -> NDArray[np.bool_]:
+    """Return whether each type is any of some: an element per place in `EDGE_TYPES`, and a last one for none, -1."""
+    wanted = np.zeros(len(EDGE_TYPES) + 1, np.bool_)
+    wanted[[EDGE_CODES[kind] for kind in kinds]] = True
+    return wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,14 +313,14 @@ _FOUND_OUT = (
 APPLICATION_TYPES = tuple(kind for kind in LOCAL_TYPES if kind not in _FOUND_OUT)
 """Types that an activity of the program may state (CPA Table 4.1): what a worker does, and no wait, rest or message."""
 
-_APPLICATION_CODES = np.array([EDGE_CODES[kind] for kind in APPLICATION_TYPES], np.int8)
+_IS_APPLICATION = is_any_of(APPLICATION_TYPES)
 
 
 def application_types(rows: WorkerRows, marks: ApplicationMarks) -> tuple[I8, NDArray[np.bool_]]:
     """Return the types of application activities, as places in `EDGE_TYPES`, and which marks state one that is none."""
     plain = np.int8(EDGE_CODES[ActivityType.APPLICATION])
     stated = rows.activity[marks.row] if len(rows.activity) else np.full(len(marks.row), -1, np.int8)
-    fits = np.isin(stated, _APPLICATION_CODES)
+    fits = _IS_APPLICATION[stated]
     return np.where(fits, stated, plain), (stated >= 0) & ~fits
 
 

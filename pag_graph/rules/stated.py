@@ -19,7 +19,17 @@ from pag_graph.kernels.ends_of_waits import ENDED, NOTHING_CAME, judge_waits
 from pag_graph.kernels.waits import Clocks
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, Severity
 from pag_graph.rules.protocol import Remark
-from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, Open, Survey, local_messages, opened
+from pag_graph.rules.rows import (
+    EDGE_CODES,
+    ENDED_IN_WAIT,
+    LOCAL_MESSAGE,
+    Judged,
+    Open,
+    Survey,
+    is_any_of,
+    local_messages,
+    opened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,8 +55,7 @@ _WAITING, _UNKNOWN, _BUSY, _PROCESSING = (
     EDGE_CODES[kind]
     for kind in (ActivityType.WAITING, ActivityType.UNKNOWN, ActivityType.BUSY, ActivityType.PROCESSING)
 )
-_RESTING = [EDGE_CODES[kind] for kind in RESTING_TYPES]
-_NOT_LOCAL = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
+_IS_REST, _IS_MESSAGE = is_any_of(RESTING_TYPES), is_any_of(MESSAGE_TYPES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +128,7 @@ def survey(rows: WorkerRows) -> StatedSurvey:
     waits[is_inside] = types[opened_at[is_inside]] == _WAITING
     dropped[ends[waits]] = ENDED_IN_WAIT
     # The stop of a rest, right after its start: no slice begins between the two.
-    ends_rest = ~starts[1:] & starts[:-1] & np.isin(types[:-1], _RESTING)
+    ends_rest = ~starts[1:] & starts[:-1] & _IS_REST[types[:-1]]
     open_marks = unbalanced(starts, rows.operator[mark_rows])
     position = np.where(starts, 2 * (rows.first_order + mark_rows), -1)
     fields = (rows.operator[mark_rows], position, rows.seq[mark_rows], types, rows.inferred[mark_rows])
@@ -141,7 +150,7 @@ def survey(rows: WorkerRows) -> StatedSurvey:
 
 def _types(activity: I8) -> I64:
     kind = np.where(activity < 0, _PROCESSING, activity).astype(np.int64)
-    return np.where(np.isin(kind, _NOT_LOCAL), _UNKNOWN, kind)
+    return np.where(_IS_MESSAGE[kind], _UNKNOWN, kind)
 
 
 def settle(_rows: WorkerRows, surveyed: StatedSurvey, _setting: Setting) -> StatedSurvey:
@@ -245,7 +254,8 @@ def worker_graph(rows: WorkerRows, surveyed: StatedSurvey, judged: StatedJudged,
         tail = (INSERTED_END, end, life.run_end_ns, _UNKNOWN, -1, -1, -1, 0)
         columns = [np.append(values, value) for values, value in zip(columns, tail, strict=True)]
     row, pos, t, kind, operator, activation, records, inferred = columns
-    starts_segment = np.isin(pos, judged.wait_pos)
+    starts_segment = np.zeros(len(pos), np.bool_)
+    starts_segment[np.searchsorted(pos, judged.wait_pos)] = True
     if rows.starts_run and len(pos):
         starts_segment[0] = True
     segment = np.maximum.accumulate(np.where(starts_segment, pos, -1))
@@ -270,7 +280,7 @@ def extra_findings(rows: WorkerRows, _surveyed: StatedSurvey, judged: StatedJudg
         (
             "start_of_message_type",
             "no activity of a worker is of this type; typed unknown",
-            np.flatnonzero(starts & np.isin(rows.activity, _NOT_LOCAL)),
+            np.flatnonzero(starts & _IS_MESSAGE[rows.activity]),
         ),
         (
             "park_in_stated_trace",
