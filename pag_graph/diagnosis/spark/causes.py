@@ -23,6 +23,7 @@ from pag_graph.diagnosis.spark.executors import executor_wait
 from pag_graph.diagnosis.spark.failures import failed_jobs
 from pag_graph.diagnosis.spark.full_memory import memory_under
 from pag_graph.diagnosis.spark.joins import joins
+from pag_graph.diagnosis.spark.locality import locality_wait
 from pag_graph.diagnosis.spark.look import Cause, Estimate, Look, Thresholds
 from pag_graph.diagnosis.spark.losses import losses, speculation
 from pag_graph.diagnosis.spark.partitions import partitions
@@ -38,7 +39,7 @@ from pag_graph.diagnosis.spark.stage_table import stage_table
 from pag_graph.diagnosis.spark.streams import stream_suspicions, streams
 from pag_graph.diagnosis.spark.suspicions import evicted_blocks, not_recorded, suspicions
 from pag_graph.diagnosis.spark.table_formats import table_formats
-from pag_graph.diagnosis.spark.waits import cloud_wait, driver_gc, locality_wait
+from pag_graph.diagnosis.spark.waits import cloud_wait, driver_gc
 from pag_graph.diagnosis.spark.work_plan import plan_work
 
 if TYPE_CHECKING:
@@ -99,11 +100,11 @@ class Diagnosis:
         """How far off the replay of what was recorded is, as a share of the time since the first job."""
         return (self.simulated_ns - self.span_ns) / self.active_ns
 
-    def estimate(self, ns: int, *, measured: bool = False) -> Estimate:
-        """Return a replayed time, or one that was measured, with its error."""
+    def estimate(self, ns: int, *, measured: bool = False, most_ns: int | None = None) -> Estimate:
+        """Return a replayed time, or one that was measured, with its error and what it cannot be more than."""
         if measured:
             return Estimate(ns, 0, reliable=True)
-        return Estimate(ns, abs(self.simulated_ns - self.span_ns), self.reliable)
+        return Estimate(ns, abs(self.simulated_ns - self.span_ns), self.reliable, most_ns)
 
 
 def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagnosis:
@@ -151,7 +152,7 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
     causes = [
         replace(
             cause,
-            saving=found.estimate(cause.saved_ns, measured=cause.measured),
+            saving=found.estimate(cause.saved_ns, measured=cause.measured, most_ns=cause.most_ns),
             changes=cause.changes or proposals(look, cause),
         )
         for cause in _without_echoes(causes)

@@ -33,10 +33,13 @@ def executor_wait(look: Look) -> list[Cause]:
     if len(late) <= len(lost_executors(look)) or not look.matters(max(late) - first):
         return []
     most, at_first = most_cores(slots), cores_at(slots, first)
-    saved = look.base - look.ends(cores=with_cores(look.schedule, most, at=first))
+    came = max(late) - first
+    # Once all are there, nothing is missing any more; where the replay says more, something else kept them idle.
+    replayed = look.base - look.ends(cores=with_cores(look.schedule, most, at=first))
+    saved = min(came, replayed)
     if not look.matters(saved):
         return []
-    none, came = _without_any(look, slots), max(late) - first
+    none = _without_any(look, slots)
     text = f"Jobs waited for executors: of {most} cores at most, {at_first} were there when the first job began, and"
     text += f" others came {seconds(came)} after it"
     text += f"; for {seconds(none)} of jobs there was none." if none else "."
@@ -45,7 +48,8 @@ def executor_wait(look: Look) -> list[Cause]:
     log = look.schedule.log
     names = ("spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.minExecutors")
     changes = tuple(of_setting(log, name, str(executors)) for name in names)
-    return [look.cause("executor_wait", saved, text, signal=signal, changes=changes if _dynamic(look) else ())]
+    told = {"signal": signal, "changes": changes if _dynamic(look) else ()}
+    return [look.cause("executor_wait", saved, text, most_ns=came, **told)]
 
 
 def _stated(look: Look) -> list[int]:

@@ -112,6 +112,8 @@ class Estimate(NamedTuple):
     """Of the replay of what was recorded; 0 for what was measured."""
     reliable: bool
     """Whether the error is small enough to give the time as one number."""
+    most_ns: int | None = None
+    """What it cannot be more than, whatever a replay says; None where nothing tells."""
 
     @property
     def low(self) -> int:
@@ -121,7 +123,8 @@ class Estimate(NamedTuple):
     @property
     def high(self) -> int:
         """Upper end of the interval."""
-        return self.ns + self.error_ns
+        high = self.ns + self.error_ns
+        return high if self.most_ns is None else min(high, self.most_ns)
 
     def facts(self, name: str) -> dict[str, int | None]:
         """Return it as plain values; the number itself only where it is reliable."""
@@ -157,6 +160,8 @@ class Cause:
     """The numbers that show it, for programs."""
     text: str = ""
     """The same in plain words."""
+    most_ns: int | None = None
+    """What it cannot be more than, whatever a replay says; None where nothing tells."""
     bound: bool = False
     """Whether `saved_ns` is an upper bound, not an estimate."""
     measured: bool = False

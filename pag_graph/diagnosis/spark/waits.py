@@ -1,11 +1,8 @@
-"""Cores that waited for their data's host, storage that answered slowly, and a driver that collected garbage."""
+"""Storage that answered slowly, and a driver that collected garbage."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
-
-import polars as pl
 
 from pag_graph.diagnosis.spark.changes import bytes_of, of_program, of_setting
 from pag_graph.diagnosis.spark.driver_time import driver_gaps
@@ -13,66 +10,15 @@ from pag_graph.diagnosis.spark.intervals import common, length, united
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.sources.spark.placing import MS
 from pag_graph.sources.spark.settings import setting
-from pag_graph.sources.spark.task_rows import LOCALITIES
 
 if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.plan_view import PlanNode
 
-__all__ = ["cloud_wait", "driver_gc", "locality_wait"]
+__all__ = ["cloud_wait", "driver_gc"]
 
-_WAIT = "spark.locality.wait"
 _MEMORY = "spark.driver.memory"
-_TIME = re.compile(r"(\d{1,9})(ms|s|m|min)?", re.ASCII)
-_UNITS = {"ms": MS, "s": 1000 * MS, "m": 60_000 * MS, "min": 60_000 * MS, "": MS}
 _CLOUD = ("gcs api time", "gcs backoff time", "cloud storage request duration", "cloud storage retry duration")
 """Timers of scans that ask object stores (Dataproc, Databricks)."""
-_NODE = LOCALITIES["NODE_LOCAL"]
-
-
-def locality_wait(look: Look) -> list[Cause]:
-    """Find cores that stayed empty though tasks were pending, until these were launched farther from their data.
-
-    A task waited for its place if it was launched at a lower locality than others of its stage, its core was empty
-    before for as long as `spark.locality.wait` says, and no part of the stage was launched meanwhile on that core.
-    """
-    wait = _time(setting(look.schedule.log, _WAIT).value)
-    if not wait:
-        return []
-    known = look.tasks.filter((pl.col("locality") > 0) & (pl.col("attempt") == 0) & ~pl.col("speculative"))
-    keys = ("stage", "stage_attempt")
-    best = pl.col("locality").min().over(*keys)
-    empty_since = pl.max_horizontal(
-        pl.col("done").shift(1).over("core", order_by="launch"), pl.col("launch").min().over(*keys)
-    )
-    waited = known.with_columns(best=best, since=empty_since).filter(
-        (pl.col("locality") > pl.max_horizontal("best", pl.lit(LOCALITIES["NO_PREF"])))
-        & (pl.col("best") <= _NODE)
-        & (pl.col("launch") - pl.col("since") >= wait)
-    )
-    spans = united(waited.select("since", "launch").iter_rows())
-    spent = length(spans)
-    if not look.matters(spent):
-        return []
-    worst = waited.group_by(*keys).len().sort("len", *keys, descending=[True, False, False]).row(0)
-    text = (
-        f"{look.stage_name(int(worst[0]), int(worst[1]))}: cores were empty for {seconds(spent)} while tasks were"
-        f" pending, {waited.height:,} of which then ran farther from their data: Spark waits"
-        f" {seconds(wait)} for a place near it."
-    )
-    signal = {"waited_ns": spent, "tasks": waited.height, "wait_ns": wait, "stages": sorted({*waited["stage"]})}
-    changes = (of_setting(look.schedule.log, _WAIT, "0s"),)
-    traps = (
-        "Cores were free: one that works for others is no such wait.",
-        "What is read from afar can take longer.",
-    )
-    told = {"signal": signal, "changes": changes, "traps": traps}
-    return [look.cause("locality_wait", spent, text, stage=int(worst[0]), bound=True, measured=True, **told)]
-
-
-def _time(value: str | None) -> int | None:
-    """Return a time as Spark's settings write it, in nanoseconds; None for what is none."""
-    match = _TIME.fullmatch((value or "").strip())
-    return int(match[1]) * _UNITS[match[2] or ""] if match else None
 
 
 def driver_gc(look: Look) -> list[Cause]:

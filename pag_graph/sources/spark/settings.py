@@ -18,6 +18,7 @@ __all__ = ["SETTINGS", "Setting", "known_settings", "setting", "settings_of"]
 SETTINGS: dict[str, tuple[tuple[tuple[int, int], str], ...]] = {
     "spark.app.id": (),
     "spark.app.name": (),
+    "spark.blacklist.enabled": (((2, 1), "false"),),
     "spark.cores.max": (),
     "spark.default.parallelism": (),
     "spark.driver.memory": (((0, 0), "1g"),),
@@ -26,6 +27,7 @@ SETTINGS: dict[str, tuple[tuple[tuple[int, int], str], ...]] = {
     "spark.dynamicAllocation.initialExecutors": (),
     "spark.dynamicAllocation.maxExecutors": (),
     "spark.dynamicAllocation.minExecutors": (((0, 0), "0"),),
+    "spark.excludeOnFailure.enabled": (((3, 1), "false"),),
     "spark.executor.cores": (),
     "spark.executor.instances": (),
     "spark.executor.memory": (((0, 0), "1g"),),
@@ -33,6 +35,7 @@ SETTINGS: dict[str, tuple[tuple[tuple[int, int], str], ...]] = {
     "spark.executor.memoryOverheadFactor": (((3, 3), "0.1"),),
     "spark.io.compression.codec": (((1, 2), "lz4"),),
     "spark.locality.wait": (((0, 0), "3s"),),
+    "spark.locality.wait.node": (),
     "spark.master": (),
     "spark.memory.fraction": (((1, 6), "0.6"),),
     "spark.memory.offHeap.enabled": (((1, 6), "false"),),

@@ -32,17 +32,18 @@ def changes(found: Diagnosis, name: str) -> list[str]:
     return [change.text for change in cause.changes]
 
 
-def begun(cores: list[int]) -> EventLog:
-    return EventLog(cores=cores).add("SparkListenerEnvironmentUpdate", **{"Spark Properties": SETTINGS})
+def begun(cores: list[int], **more: str) -> EventLog:
+    properties = SETTINGS | {f"spark.{name.replace('_', '.')}": value for name, value in more.items()}
+    return EventLog(cores=cores).add("SparkListenerEnvironmentUpdate", **{"Spark Properties": properties})
 
 
-def far_tasks(locality: str, launch: int) -> EventLog:
-    """Return a stage of four tasks near their data on one executor, and one that the other executor gets later."""
-    log = begun([1, 1]).job(0, 100, [0]).stage(0, 100, tasks=5)
-    for index in range(4):
-        log.task(0, index, "0", 110 + 3_000 * index, 3_100 + 3_000 * index, run=2_980, locality="NODE_LOCAL")
-    log.task(0, 4, "1", launch, launch + 3_000, run=2_990, locality=locality)
-    return log.stage_done(0, 12_110).job_done(0, 12_120).end(12_200)
+def far_tasks(locality: str, launch: int, near: str = "NODE_LOCAL") -> EventLog:
+    """Return a stage of two tasks near their data on one executor, and one that the other executor gets later."""
+    log = begun([1, 1]).job(0, 100, [0]).stage(0, 100, tasks=3)
+    for index in range(2):
+        log.task(0, index, "0", 110 + 3_000 * index, 3_100 + 3_000 * index, run=2_980, locality=near)
+    log.task(0, 2, "1", launch, launch + 3_000, run=2_990, locality=locality)
+    return log.stage_done(0, 6_210).job_done(0, 6_220).end(6_300)
 
 
 def test_a_core_that_waits_for_near_tasks(tmp_path: Path) -> None:
@@ -52,7 +53,50 @@ def test_a_core_that_waits_for_near_tasks(tmp_path: Path) -> None:
     assert changes(found, "locality_wait") == ["spark.locality.wait: 3s -> 0s"]
     # At once, or with nothing nearer to wait for: no wait.
     assert "locality_wait" not in names(told(far_tasks("ANY", 130), tmp_path))
-    assert "locality_wait" not in names(told(far_tasks("NODE_LOCAL", 3_200), tmp_path))
+    assert "locality_wait" not in names(told(far_tasks("ANY", 3_200, near="ANY"), tmp_path))
+
+
+def kept_tasks(log: EventLog, locality: str = "NODE_LOCAL", *, apart: int = 10) -> EventLog:
+    """Return a stage of three tasks that one executor runs one after the other while another one is empty."""
+    log.job(0, 100, [0]).stage(0, 100, tasks=3)
+    for index in range(3):
+        start = 110 + (2_000 + apart) * index
+        log.task(0, index, "0", start, start + 2_000, run=1_980, locality=locality)
+    return log.stage_done(0, 8_000).job_done(0, 8_010).end(8_100)
+
+
+def test_tasks_that_are_kept_for_a_core_near_their_data(tmp_path: Path) -> None:
+    found = told(kept_tasks(begun([1, 1])), tmp_path)
+    [cause] = [cause for cause in found.causes if cause.cause == "locality_wait"]
+    # From the first launch to the last one.
+    assert cause.saved_ns == 4_020_000_000
+    assert "1 of which were kept for a core near it" in cause.text
+    assert changes(found, "locality_wait") == ["spark.locality.wait: 3s -> 0s"]
+    # The time to wait for a core on the same host can be said by itself.
+    found = told(kept_tasks(begun([1, 1], locality_wait_node="5s", locality_wait="0s")), tmp_path)
+    assert changes(found, "locality_wait") == ["spark.locality.wait.node: 5s -> 0s"]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        kept_tasks(begun([1, 1]), "ANY"),
+        kept_tasks(begun([1, 1]), "NO_PREF"),
+        # One executor has nobody to lend a core, and an executor that was excluded may not.
+        kept_tasks(begun([1])),
+        kept_tasks(begun([1, 1], excludeOnFailure_enabled="true")),
+        # The driver was slow: near cores were empty, too.
+        kept_tasks(begun([1, 1]), apart=500),
+        # Nobody waits if told not to.
+        kept_tasks(begun([1, 1], locality_wait="0s")),
+        # One that is lost later may have been dead.
+        kept_tasks(begun([1, 1]).executor_gone("1", 7_000)),
+        # Where a task takes two cores, the cores of one are not counted.
+        kept_tasks(begun([1, 1], task_cpus="2")),
+    ],
+)
+def test_tasks_that_are_not_kept(tmp_path: Path, log: EventLog) -> None:
+    assert "locality_wait" not in names(told(log, tmp_path))
 
 
 def driver_log(executor: str) -> EventLog:
