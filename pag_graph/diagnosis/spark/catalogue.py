@@ -46,6 +46,10 @@ CAUSES: dict[str, Known] = {
         "An interactive session without work",
         "Nobody asked for anything: between the jobs of a shell or notebook people read and think.",
     ),
+    "stream_idle": Known(
+        "Streams with time to spare",
+        "Nothing is late: batches begin when input comes or their trigger says so. Fewer cores may do as well.",
+    ),
     "collect_large": Known(
         "Large results for the driver",
         "Write the result instead of collecting it, take a part of it, or aggregate on executors.",

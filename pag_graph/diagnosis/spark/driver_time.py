@@ -1,4 +1,4 @@
-"""The driver's own time: what results, commits, listings, many jobs and idle shells explain of it, and the rest.
+"""The driver's own time: what results, commits, listings, many jobs, idle shells and streams explain, and the rest.
 
 Each part is taken from what the parts before it leave. What is left over nothing in a log explains.
 """
@@ -14,7 +14,7 @@ import polars as pl
 from pag_graph.diagnosis.spark.intervals import Interval, common, length, united, without
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.diagnosis.spark.query_stages import between_query_stages
-from pag_graph.diagnosis.spark.streams import batch_frames
+from pag_graph.diagnosis.spark.streams import batch_frames, stream_pauses
 from pag_graph.sources.spark.operators import metrics_once
 from pag_graph.sources.spark.schedule import MS
 from pag_graph.sources.spark.texts import LISTING
@@ -53,6 +53,9 @@ def driver_time(look: Look) -> list[Cause]:
     commits, cause = _commits(look, gaps, queries)
     causes.append(cause)
     rest = without(without(gaps, commits), batch_frames(look))
+    pauses = without(common(rest, stream_pauses(look)), queries.values())
+    causes.append(_stream_idle(look, pauses))
+    rest = without(rest, pauses)
     replanning, cause = between_query_stages(look, rest)
     causes.append(cause)
     rest = without(rest, replanning if cause is not None else [])
@@ -176,6 +179,18 @@ def _idle_shell(look: Look, idle: list[Interval]) -> Cause | None:
     return look.cause(
         "idle_shell", spent, text, signal={"idle_ns": spent, "stretches": len(idle)}, bound=True, measured=True
     )
+
+
+def _stream_idle(look: Look, pauses: list[Interval]) -> Cause | None:
+    spent = length(pauses)
+    if not look.matters(spent):
+        return None
+    text = (
+        f"Streams had nothing to do for {seconds(spent)} of {seconds(look.active)} since the first job"
+        f" ({_stretches(pauses)}): a batch had ended, and the next one had not begun."
+    )
+    signal = {"idle_ns": spent, "stretches": len(pauses)}
+    return look.cause("stream_idle", spent, text, signal=signal, bound=True, measured=True)
 
 
 def _unexplained(look: Look, rest: list[Interval], queries: list[Interval]) -> Cause | None:

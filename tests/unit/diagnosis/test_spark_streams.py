@@ -98,6 +98,23 @@ def test_batches_that_work_or_wait_for_their_turn(other: EventLog, tmp_path: Pat
     assert "batch_overrun" not in names(told(other, tmp_path))
 
 
+def test_a_stream_that_waits_for_input_is_no_driver_at_work(tmp_path: Path) -> None:
+    found = told(stream(12, work=600, frame=200, pause=1_200), tmp_path)
+    assert names(found) == ["stream_idle"]
+    # Nobody knows what would have come after the last batch.
+    assert found.causes[0].saved_ns == 11 * 1_200_000_000
+    assert "driver_bound" not in names(found)
+
+
+def test_another_stream_that_works_meanwhile_is_no_pause(tmp_path: Path) -> None:
+    log = stream(12, work=600, frame=200, pause=1_200)
+    progress = [dict(event) for event in log.events if event["Event"] == PROGRESS]
+    for event in progress:
+        event["progress"] = event["progress"] | {"id": "another", "durationMs": {"triggerExecution": 2_000}}
+    log.events[-1:-1] = progress
+    assert "stream_idle" not in names(told(log, tmp_path))
+
+
 def test_state_that_grows_costs_what_it_takes_more_than_in_the_begin(tmp_path: Path) -> None:
     found = told(stream(15, frame=0, state=(0, 500)), tmp_path)
     assert names(found) == ["state_growth"]
