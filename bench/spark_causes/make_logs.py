@@ -50,21 +50,23 @@ def main() -> None:
     """Read the options and make the logs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the logs")
-    parser.add_argument("--only", nargs="+", choices=sorted(ALL), metavar="CAUSE", help=f"some of {', '.join(ALL)}")
+    parser.add_argument("--only", nargs="+", choices=sorted(ALL | STREAMS), metavar="CAUSE", help="some by name")
     parser.add_argument("--cores", action="store_true", help="also the programs with one core and with two")
-    parser.add_argument("--streams", action="store_true", help="only streams that workers join and leave")
+    parser.add_argument("--streams", action="store_true", help="streams that workers join and leave, and nothing else")
     parser.add_argument("--codecs", action="store_true", help="also one small log in each codec, and rolling")
     parser.add_argument("--seed", type=int, default=0, help="other sizes of the same troubles; 0 for the usual ones")
     parser.add_argument("--tests-data", type=Path, help="copy the causes' logs here, compressed")
     arguments = parser.parse_args()
-    chosen = (
-        [ALL[name] for name in arguments.only] if arguments.only else [*CAUSES, *(CORES if arguments.cores else ())]
-    )
+    known = STREAMS if arguments.streams else ALL
+    everything = [*STREAMS.values()] if arguments.streams else [*CAUSES, *(CORES if arguments.cores else ())]
+    if any(name not in known for name in arguments.only or ()):
+        parser.error(f"--only: choose from {', '.join(known)}")
+    chosen = [known[name] for name in arguments.only] if arguments.only else everything
     arguments.out.mkdir(parents=True, exist_ok=True)
     # Whoever ends this script ends the cluster: an exit goes through the `with` blocks, a signal by itself does not.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     if arguments.streams:
-        streams(arguments.out)
+        streams(arguments.out, chosen)
         return
     with tempfile.TemporaryDirectory(prefix="spark-causes-") as temporary:
         folder = Path(temporary)
@@ -87,9 +89,9 @@ def main() -> None:
         sys.exit(f"failed: {', '.join(failed)}")
 
 
-def streams(out: Path) -> None:
+def streams(out: Path, chosen: Iterable[Cause]) -> None:
     """Run each stream in a cluster of its own, which has as many workers as it begins with."""
-    for cause in STREAMS.values():
+    for cause in chosen:
         with (
             tempfile.TemporaryDirectory(prefix="spark-streams-") as temporary,
             standalone(Path(temporary), workers=cause.executors) as cluster,

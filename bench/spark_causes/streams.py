@@ -3,7 +3,8 @@
 The loop is open: files come by the clock, whatever the stream does, and each is a batch of its own, taken as soon as
 the one before is done. Rows take their time without the processor, so what a worker more brings is known.
 
-    python bench/spark_causes/make_logs.py --out logs --streams            # about twenty minutes
+    python bench/spark_causes/make_logs.py --out logs --streams            # about half an hour
+    python bench/spark_causes/make_logs.py --out logs --streams --only stream-lost
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _ROOM = {
     "spark.scheduler.minRegisteredResourcesRatio": "0.5",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
 }
+_ANYWHERE = {"spark.locality.wait": "0s"}
+"""Otherwise both tasks of a batch are kept for the core that read its file, and the other core stays empty."""
 
 
 def _give(folder: Path, rows: int, over: threading.Event) -> None:
@@ -116,6 +119,14 @@ STREAMS = {
             program=_joined(115, 110),
             done="A file every 4 s that takes 4.6 s on one core; after 12 of them a second worker joins.",
             answer="Saturated before; relieved once the backlog is worked off.",
+            settings=_ROOM | _ANYWHERE,
+            executors=1,
+        ),
+        Cause(
+            name="stream-joined-near",
+            program=_joined(115, 75),
+            done="The same with Spark's own time to wait for a place near the data, which is longer than a task.",
+            answer="Saturated before, and not relieved; cores are empty while tasks wait for a place near their data.",
             settings=_ROOM,
             executors=1,
         ),
@@ -124,7 +135,7 @@ STREAMS = {
             program=_joined(35, 75),
             done="A file every 4 s that takes 1.4 s on one core; after 12 of them a second worker joins.",
             answer="Not saturated before; batches are faster, as they have two tasks.",
-            settings=_ROOM,
+            settings=_ROOM | _ANYWHERE,
             executors=1,
         ),
         Cause(

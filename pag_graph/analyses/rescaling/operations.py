@@ -22,7 +22,7 @@ TOGETHER_NS = 100_000_000
 JOIN, LEAVE, LOSS, ACTIVATE, SEVERAL = "join", "leave", "loss", "activate", "several"
 _STARTS = (str(EventKind.START), str(EventKind.APPLICATION_START))
 _STOPS = (str(EventKind.STOP), str(EventKind.APPLICATION_STOP))
-_NO_STEPS = ("request", "drain", "activate")
+_NO_STEPS = ("request", "drain", "activate", "lost")
 _RESTS = [str(kind) for kind in (*RESTING_TYPES, ActivityType.WAITING)]
 
 
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
     worker: int
     name: str
-    """What follows the prefix: ``request``, ``drain``, ``activate``, or ``SIDE:STEP``."""
+    """What follows the prefix: ``request``, ``drain``, ``activate``, ``lost``, or ``SIDE:STEP``."""
     start_ns: int
     end_ns: int
 
@@ -273,7 +273,8 @@ def _joined(births: Sequence[Birth], marks: Sequence[Mark], since_ns: int) -> Op
 
 
 def _leaving(exits: Sequence[Exit], marks: Sequence[Mark], since_ns: int) -> Operation:
-    kind = LOSS if any(exit_.working for exit_ in exits) else LEAVE
+    said_lost = {mark.worker for mark in marks if mark.name == "lost"}
+    kind = LOSS if any(exit_.working or exit_.worker in said_lost for exit_ in exits) else LEAVE
     first, last = exits[0].t_ns, exits[-1].t_ns
     asked_ns = first if kind == LOSS else _asked_ns(marks, "drain", since_ns, first, {exit_.worker for exit_ in exits})
     return Operation(kind=kind, request_ns=asked_ns, birth_ns=first, ready_ns=last, exits=tuple(exits))

@@ -48,7 +48,8 @@ CAUSES: dict[str, Known] = {
     ),
     "stream_idle": Known(
         "Streams with time to spare",
-        "Nothing is late: batches begin when input comes or their trigger says so. Fewer cores may do as well.",
+        "Nothing is late: batches begin when input comes or their trigger says so, and what makes batches shorter makes"
+        " these pauses longer. Fewer cores may do as well.",
     ),
     "collect_large": Known(
         "Large results for the driver",

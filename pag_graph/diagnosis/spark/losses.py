@@ -11,6 +11,7 @@ import polars as pl
 from pag_graph.diagnosis.spark.cores import most_cores, with_cores
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.diagnosis.spark.loss_reasons import loss_of, most_common_loss
+from pag_graph.sources.spark.schedule import was_lost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 __all__ = ["losses", "lost_executors", "speculation"]
-
-_ORDERLY = ("killed by driver", "idle", "decommission", "finished", "shutdown")
 
 
 def losses(look: Look) -> list[Cause]:
@@ -37,9 +36,7 @@ def lost_executors(look: Look) -> list[dict[str, Any]]:
     return [
         row
         for row in look.schedule.executors.iter_rows(named=True)
-        if row["removed"] is not None
-        and first <= row["removed"] < last
-        and not any(word in (row["reason"] or "").lower() for word in _ORDERLY)
+        if row["removed"] is not None and first <= row["removed"] < last and was_lost(row["reason"])
     ]
 
 

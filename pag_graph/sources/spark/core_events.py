@@ -60,7 +60,14 @@ _MOST_CORES = 1_000
 
 
 def core_events(
-    schedule: Schedule, driver: DriverPoints, epochs: Epochs, lives: Lives, messages: pl.DataFrame, *, size: int
+    schedule: Schedule,
+    driver: DriverPoints,
+    epochs: Epochs,
+    lives: Lives,
+    messages: pl.DataFrame,
+    *,
+    lost: int | None,
+    size: int,
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield the events of all cores part by part, with a name for each part's file.
 
@@ -70,10 +77,12 @@ def core_events(
         Of one log.
     messages
         Those of shuffles.
+    lost
+        Operator of what a core does at the instant at which its executor is seen to be lost.
     size
         How many tasks a part has at most.
     """
-    making = _Making(schedule, driver, epochs, lives, messages)
+    making = _Making(schedule, driver, epochs, lives, messages, lost)
     for number, part in enumerate(_parts(np.diff(making.bounds).tolist(), size)):
         yield f"worker-{driver.lanes + part[0].core:07}-{number:06}", making.table(part)
 
@@ -112,8 +121,15 @@ class _Making:
     """What all parts are made of: the tasks in the order of cores and time, and what goes with them."""
 
     def __init__(
-        self, schedule: Schedule, driver: DriverPoints, epochs: Epochs, lives: Lives, messages: pl.DataFrame
+        self,
+        schedule: Schedule,
+        driver: DriverPoints,
+        epochs: Epochs,
+        lives: Lives,
+        messages: pl.DataFrame,
+        lost: int | None,
     ) -> None:
+        self.lost = lost
         self.tasks = schedule.tasks.select(_COLUMNS)
         self.lanes, self.epochs, self.lives, self.messages = driver.lanes, epochs, lives, messages
         self.operators = driver.operators
@@ -226,7 +242,19 @@ class _Making:
             t_ns="t_ns",
             kind=of_kind(EventKind.EXIT),
         )
-        return [idle, self._state_rows(told, self.lives.end, 1 << 61), exits]
+        return [idle, *self._lost_rows(gone), self._state_rows(told, self.lives.end, 1 << 61), exits]
+
+    def _lost_rows(self, gone: I64) -> list[pl.DataFrame]:
+        """Return what the cores of lost executors do at the instant at which that is seen."""
+        workers = gone[self.lives.lost[gone]]
+        rows = pl.DataFrame({"worker": workers, "t_ns": self.lives.end[workers]}).select(
+            pl.col("worker").cast(pl.Int32), "t_ns", operator=pl.lit(self.lost, pl.Int64)
+        )
+        busy = of_activity(ActivityType.BUSY)
+        return [
+            rows.with_columns(key=pl.lit((1 << 61) - 2, pl.Int64), kind=of_kind(EventKind.START), activity=busy),
+            rows.with_columns(key=pl.lit((1 << 61) - 1, pl.Int64), kind=of_kind(EventKind.STOP)),
+        ]
 
     def _state_rows(self, workers: I64, at: I64, key: int) -> pl.DataFrame:
         """Return the messages by which the driver learns, at an instant of its life, that a worker came or went."""

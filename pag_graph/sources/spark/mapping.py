@@ -68,7 +68,8 @@ class Mapped:
         """
         yield from lane_events(self.driver, self.epochs, size=size)
         tasks = max(1, size // 2)
-        yield from core_events(self.schedule, self.driver, self.epochs, self.lives, self.shuffles.messages, size=tasks)
+        messages, lost = self.shuffles.messages, self.operators.lost
+        yield from core_events(self.schedule, self.driver, self.epochs, self.lives, messages, lost=lost, size=tasks)
 
 
 def map_schedule(schedule: Schedule, trace_id: str) -> Mapped:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.sources.spark.schedule import stage_values
+from pag_graph.sources.spark.schedule import stage_values, was_lost
 from pag_graph.sources.spark.texts import plain
 
 if TYPE_CHECKING:
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-__all__ = ["APPLICATION", "Operators", "metrics_once", "name_operators", "node_metrics", "stage_nodes"]
+__all__ = ["APPLICATION", "LOST", "Operators", "metrics_once", "name_operators", "node_metrics", "stage_nodes"]
 
+LOST = "rescale:lost"
+"""What a core does at the instant at which its executor is seen to be lost (`docs/rescaling.md`)."""
 APPLICATION = 0
 """Operator of what the driver does for no query and no job."""
 
@@ -43,6 +45,8 @@ class Operators:
     """Index of a job to id."""
     stages: dict[tuple[int, int], int]
     """Stage and attempt to id."""
+    lost: int | None
+    """Id of `LOST`; None where no executor was lost."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of the table of operators."""
@@ -173,7 +177,10 @@ def name_operators(schedule: Schedule) -> Operators:
         again = f" (attempt {attempt + 1})" if attempt else ""
         address = f"{addresses[jobs[job_index]]}.{stage}" + (f".{attempt}" if attempt else "")
         stages[stage, attempt] = add(address, f"stage {stage}{again}: {what}".rstrip(": "))
-    return Operators(names=names, addresses=addresses, executions=executions, jobs=jobs, stages=stages)
+    reasons = schedule.executors.filter(pl.col("removed").is_not_null())["reason"].to_list()
+    # No number of an execution or a job comes before that of the application.
+    lost = add("1", LOST) if any(map(was_lost, reasons)) else None
+    return Operators(names=names, addresses=addresses, executions=executions, jobs=jobs, stages=stages, lost=lost)
 
 
 def _short(text: str) -> str:

@@ -33,6 +33,7 @@ __all__ = [
     "infer_schedule",
     "stage_attempt",
     "stage_values",
+    "was_lost",
 ]
 
 _MEASURED = (
@@ -44,6 +45,8 @@ _MEASURED = (
 _MUCH_GC = 1_000_000_000
 """More garbage collection than this, cut from tasks of a log because it does not fit, changes what the log says."""
 
+_ORDERLY = ("killed by driver", "idle", "decommission", "finished", "shutdown")
+"""Words in the reasons of executors that went because they were to."""
 _ATTEMPTS = 1 << 32
 """More attempts than a stage has."""
 
@@ -429,6 +432,11 @@ def _join(lanes: list[Lane], group: set[int], jobs: list[Job]) -> None:
     for lane in sorted(group - {0}):
         end = jobs[lanes[lane].jobs[-1]].end_ns
         lanes[lane].joins.append(end if end > own else -1)
+
+
+def was_lost(reason: str | None) -> bool:
+    """Say by the reason that Spark gives whether an executor went though nobody wanted it to."""
+    return not any(word in (reason or "").lower() for word in _ORDERLY)
 
 
 def executor_ends(schedule: Schedule) -> list[int]:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.model.enums import ActivityType, EventKind
-from pag_graph.sources.spark.schedule import executor_ends
+from pag_graph.sources.spark.schedule import executor_ends, was_lost
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,6 +73,8 @@ class Lives:
     birth: I64
     end: I64
     exits: NDArray[np.bool_]
+    lost: NDArray[np.bool_]
+    """Those that end though nobody wanted them to."""
 
 
 def lives_of(schedule: Schedule) -> Lives:
@@ -80,7 +82,7 @@ def lives_of(schedule: Schedule) -> Lives:
     lanes = len(schedule.lanes)
     count = lanes + len(schedule.cores)
     birth, end = np.zeros(count, np.int64), np.full(count, schedule.end_ns)
-    exits = np.zeros(count, bool)
+    exits, lost = np.zeros(count, bool), np.zeros(count, bool)
     for lane in schedule.lanes[1:]:
         birth[lane.lane] = 0 if lane.lane < schedule.log.lanes else lane.forks[0][0]
         if not schedule.log.portion:
@@ -89,11 +91,13 @@ def lives_of(schedule: Schedule) -> Lives:
     gone = executor_ends(schedule)
     added = schedule.executors["added"].to_list()
     removed = schedule.executors["removed"].to_list()
+    reasons = schedule.executors["reason"].to_list()
     for index, core in enumerate(schedule.cores):
         birth[lanes + index] = added[core.executor]
         end[lanes + index] = gone[core.executor]
         exits[lanes + index] = removed[core.executor] is not None
-    return Lives(birth, end, exits)
+        lost[lanes + index] = exits[lanes + index] and was_lost(reasons[core.executor])
+    return Lives(birth, end, exits, lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -401,8 +401,8 @@ def test_a_run_without_rounds_has_no_latencies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("log", "kinds"),
-    # The lost executor had nothing to do just then, and only Spark knows why it is gone.
-    [("dynamic-allocation", ["leave", "leave", "join", "join"]), ("lost-executor", ["leave", "join"])],
+    # The lost executor had nothing to do just then; Spark knows why it is gone.
+    [("dynamic-allocation", ["leave", "leave", "join", "join"]), ("lost-executor", ["loss", "join"])],
 )
 def test_executors_that_come_and_go_are_operations(tmp_path: Path, log: str, kinds: list[str]) -> None:
     api.convert(SPARK_LOGS / f"{log}.zstd", tmp_path / "trace")
