@@ -143,7 +143,7 @@ STREAMS = {
             program=_lost,
             done="A file every 4 s that takes 0.9 s on two cores; after 12 of them one of two workers is killed.",
             answer="A loss; batches take twice as long, and still keep up.",
-            settings=_ROOM,
+            settings=_ROOM | _ANYWHERE,
         ),
     )
 }
