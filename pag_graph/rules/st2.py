@@ -50,13 +50,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import polars as pl
 
 from pag_graph.kernels import ABSENT
 from pag_graph.kernels.activations import STOP
+from pag_graph.model.enums import Severity
 from pag_graph.model.tables import PAG_FINDINGS
 from pag_graph.rules.graph_columns import GraphColumns, Messages, WorkerGraph, lay_out
 from pag_graph.rules.st2_chains import REASONS, Part, chained, scopes_of
-from pag_graph.rules.st2_messages import MESSAGE_ENDS, Ends, ends_of, match, message_findings
+from pag_graph.rules.st2_messages import MESSAGE_ENDS, Ends, ends_of, match
 from pag_graph.runtime.threads import each
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ states_activities: Final = False
 reads_prepared: Final = True
 reads_idleness: Final = False
 no_place_to_cut: Final = "they are of one epoch"
+
+_KEY = ("channel", "sender", "receiver", "message_seq")
 
 __all__ = ["MESSAGE_ENDS", "build_columns", "message_findings"]
 
@@ -138,3 +142,59 @@ def build_columns(
     total = sum((counts for _, _, counts in parts), np.zeros(len(REASONS), np.int64))
     dropped = {reason: int(count) for reason, count in zip(REASONS, total, strict=True) if count}
     return lay_out(graphs, findings=PAG_FINDINGS.empty_table(), dropped=dropped), unmatched
+
+
+def message_findings(ends: pa.Table) -> pa.Table:
+    """Tell messages that cross epochs from messages that lack an end, one row per vertex.
+
+    Parameters
+    ----------
+    ends
+        Rows of `MESSAGE_ENDS`, of all slices whose findings are wanted.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `PAG_FINDINGS`, in the order of `vertex`. `message_across_epochs`: all partners exist; `observed` is the
+        lowest epoch among those in other epochs, `limit` the event's own. `send_without_receive` and
+        `receive_without_send`: `observed` is the number of partners in any epoch, `limit` how many there must be.
+
+    Notes
+    -----
+    Hash joins; a message whose channel, other side or number is unknown has no partner.
+    """
+    frame = pl.DataFrame(ends)
+
+    def partners(*, sent: bool) -> pl.DataFrame:
+        return (
+            frame.filter(pl.col("sent") == sent).group_by(_KEY).agg(elsewhere=pl.len(), partner=pl.col("epoch").min())
+        )
+
+    sides = [
+        frame.filter(pl.col("sent") == sent).join(partners(sent=not sent), on=_KEY, how="left")
+        for sent in (True, False)
+    ]
+    partners_seen = pl.col("found") + pl.col("elsewhere").fill_null(0)
+    across = partners_seen >= pl.col("expected")
+
+    def choose(if_across: str, if_sent: str, if_received: str) -> pl.Expr:
+        one_side = pl.when("sent").then(pl.lit(if_sent)).otherwise(pl.lit(if_received))
+        return pl.when(across).then(pl.lit(if_across)).otherwise(one_side)
+
+    rows = (
+        pl.concat(sides)
+        .sort("vertex")
+        .select(
+            finding=choose("message_across_epochs", "send_without_receive", "receive_without_send"),
+            severity=choose(Severity.INFO.value, Severity.WARNING.value, Severity.WARNING.value),
+            worker=pl.col("worker"),
+            vertex=pl.col("vertex"),
+            seq=pl.col("seq"),
+            file=pl.lit(None, pl.String),
+            observed=pl.when(across).then(pl.col("partner")).otherwise(partners_seen),
+            limit=pl.when(across).then(pl.col("epoch")).otherwise(pl.col("expected")),
+            unit=choose("epoch", "receives", "sends"),
+            action=pl.lit("no edge"),
+        )
+    )
+    return rows.to_arrow().cast(PAG_FINDINGS)

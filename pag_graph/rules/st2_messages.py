@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numba
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from pag_graph.kernels import ABSENT, layout
 from pag_graph.kernels.activations import PROGRESS_SEND, SEND
 from pag_graph.kernels.messages import EVERYONE, index_sends, pair
-from pag_graph.model.enums import ActivityType, EdgeFlags, Severity
+from pag_graph.model.enums import ActivityType, EdgeFlags
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.model.tables import PAG_FINDINGS
 from pag_graph.rules.graph_columns import Messages
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.runtime.threads import each
@@ -50,63 +48,6 @@ _I64 = NDArray[np.int64]
 _Bool = NDArray[np.bool_]
 
 _DATA_MESSAGE, _PROGRESS_MESSAGE = EDGE_CODES[ActivityType.DATA_MESSAGE], EDGE_CODES[ActivityType.PROGRESS_MESSAGE]
-_KEY = ("channel", "sender", "receiver", "message_seq")
-
-
-def message_findings(ends: pa.Table) -> pa.Table:
-    """Tell messages that cross epochs from messages that lack an end, one row per vertex.
-
-    Parameters
-    ----------
-    ends
-        Rows of `MESSAGE_ENDS`, of all slices whose findings are wanted.
-
-    Returns
-    -------
-    pa.Table
-        Rows of `PAG_FINDINGS`, in the order of `vertex`. `message_across_epochs`: all partners exist; `observed` is the
-        lowest epoch among those in other epochs, `limit` the event's own. `send_without_receive` and
-        `receive_without_send`: `observed` is the number of partners in any epoch, `limit` how many there must be.
-
-    Notes
-    -----
-    Hash joins; a message whose channel, other side or number is unknown has no partner.
-    """
-    frame = pl.DataFrame(ends)
-
-    def partners(*, sent: bool) -> pl.DataFrame:
-        return (
-            frame.filter(pl.col("sent") == sent).group_by(_KEY).agg(elsewhere=pl.len(), partner=pl.col("epoch").min())
-        )
-
-    sides = [
-        frame.filter(pl.col("sent") == sent).join(partners(sent=not sent), on=_KEY, how="left")
-        for sent in (True, False)
-    ]
-    partners_seen = pl.col("found") + pl.col("elsewhere").fill_null(0)
-    across = partners_seen >= pl.col("expected")
-
-    def choose(if_across: str, if_sent: str, if_received: str) -> pl.Expr:
-        one_side = pl.when("sent").then(pl.lit(if_sent)).otherwise(pl.lit(if_received))
-        return pl.when(across).then(pl.lit(if_across)).otherwise(one_side)
-
-    rows = (
-        pl.concat(sides)
-        .sort("vertex")
-        .select(
-            finding=choose("message_across_epochs", "send_without_receive", "receive_without_send"),
-            severity=choose(Severity.INFO.value, Severity.WARNING.value, Severity.WARNING.value),
-            worker=pl.col("worker"),
-            vertex=pl.col("vertex"),
-            seq=pl.col("seq"),
-            file=pl.lit(None, pl.String),
-            observed=pl.when(across).then(pl.col("partner")).otherwise(partners_seen),
-            limit=pl.when(across).then(pl.col("epoch")).otherwise(pl.col("expected")),
-            unit=choose("epoch", "receives", "sends"),
-            action=pl.lit("no edge"),
-        )
-    )
-    return rows.to_arrow().cast(PAG_FINDINGS)
 
 
 class Ends(NamedTuple):
