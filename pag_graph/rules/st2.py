@@ -58,7 +58,7 @@ from pag_graph.model.enums import Severity
 from pag_graph.model.tables import PAG_FINDINGS
 from pag_graph.rules.graph_columns import GraphColumns, Messages, WorkerGraph, lay_out
 from pag_graph.rules.st2_chains import REASONS, Part, chained, scopes_of
-from pag_graph.rules.st2_messages import MESSAGE_ENDS, Ends, ends_of, match
+from pag_graph.rules.st2_messages import Ends, ends_of, match
 from pag_graph.runtime.threads import each
 
 if TYPE_CHECKING:
@@ -78,8 +78,6 @@ reads_idleness: Final = False
 no_place_to_cut: Final = "they are of one epoch"
 
 _KEY = ("channel", "sender", "receiver", "message_seq")
-
-__all__ = ["MESSAGE_ENDS", "build_columns", "message_findings"]
 
 
 def build_columns(

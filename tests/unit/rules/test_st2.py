@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pag_graph.model.enums import EdgeFlags
 from pag_graph.model.ids import vertex_id
 from pag_graph.model.tables import PAG_EDGES, PAG_FINDINGS, PAG_VERTICES, TRACE_EVENTS, TRACE_OPERATORS
-from pag_graph.rules.st2 import MESSAGE_ENDS, message_findings
+from pag_graph.rules.st2 import message_findings
+from pag_graph.rules.st2_messages import MESSAGE_ENDS
 from tests.support.st2_parts import build_part, build_slice
 
 if TYPE_CHECKING:
