@@ -120,11 +120,12 @@ class SparkAnswer:
                 "replayed_ns": diagnosis.simulated_ns,
                 "error": round(diagnosis.replay_error, 6),
                 "reliable": diagnosis.reliable,
-                "changes": [row.facts() for row in self.what_if],
-                "cores": [row.facts() for row in self.cores],
+                "changes": [what_if.facts() for what_if in self.what_if],
+                "cores": [prediction.facts() for prediction in self.cores],
             },
             "epochs": [
-                {"epoch": number, "end_ns": t, "name": name} for number, (t, name) in enumerate(self.mapped.epochs.ends)
+                {"epoch": number, "end_ns": end_ns, "name": name}
+                for number, (end_ns, name) in enumerate(self.mapped.epochs.ends)
             ],
             "findings": self.findings,
         }
@@ -182,23 +183,25 @@ def answer(
         message = "A number of cores must be positive."
         raise InvalidParameterError(message, None, {"cores": list(cores)})
     with enough_memory(log), private(keep_texts):
-        read = read_log(log, keep_texts=keep_texts, progress=progress)
-        mapped = map_log(read)
+        spark_log = read_log(log, keep_texts=keep_texts, progress=progress)
+        mapped = map_log(spark_log)
         diagnosis = diagnose(mapped.schedule, thresholds)
         asked = [what_if_independent(mapped.schedule, diagnosis, text) for text in independent]
         sharing = None if beside is None else calibrated(diagnosis, _diagnosed(beside), processors)
         crowding = Crowding(mapped, diagnosis, sharing=sharing, processors=processors)
-        others = with_other_cores(mapped, diagnosis, cores, crowding)
-        given = _Given(files=log, log=read, mapped=mapped, diagnosis=diagnosis, cores=others, asked=asked)
+        predictions = with_other_cores(mapped, diagnosis, cores, crowding)
+        before_path = _Given(
+            files=log, log=spark_log, mapped=mapped, diagnosis=diagnosis, cores=predictions, asked=asked
+        )
         if folder is None:
             with temporary_results() as place:
-                return _walked(given, _made(mapped, place, progress))
-        kept = place_of(folder)
-        if not replace and is_result_of(mapped, kept):
-            return _walked(given, Run(kept / STORE))
-        with new_results(mapped, kept, replace=replace) as place:
+                return _walked(before_path, _made(mapped, place, progress))
+        results = place_of(folder)
+        if not replace and is_result_of(mapped, results):
+            return _walked(before_path, Run(results / STORE))
+        with new_results(mapped, results, replace=replace) as place:
             # They come to their place when all is done: a command that is killed before can be repeated as it was.
-            return _walked(given, _made(mapped, place, progress))
+            return _walked(before_path, _made(mapped, place, progress))
 
 
 def _diagnosed(log: LogFiles) -> Diagnosis:
@@ -231,8 +234,8 @@ class _Given:
     """Changes that were asked for."""
 
 
-def _walked(given: _Given, run: Run) -> SparkAnswer:
-    mapped, diagnosis = given.mapped, given.diagnosis
+def _walked(before_path: _Given, run: Run) -> SparkAnswer:
+    mapped, diagnosis = before_path.mapped, before_path.diagnosis
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     explained = path.explained
@@ -240,19 +243,19 @@ def _walked(given: _Given, run: Run) -> SparkAnswer:
     # Its own steps are as large again.
     del path
     span = max(diagnosis.span_ns, 1)
-    found = run.scan("findings").group_by("finding").len().sort("finding").collect()
-    divided = _divided(given.files, mapped, steps)
-    findings = dict(found.iter_rows()) | ({"timers_exceed_task": divided.scaled} if divided.scaled else {})
+    finding_counts = run.scan("findings").group_by("finding").len().sort("finding").collect()
+    divided = _divided(before_path.files, mapped, steps)
+    findings = dict(finding_counts.iter_rows()) | ({"timers_exceed_task": divided.scaled} if divided.scaled else {})
     return SparkAnswer(
-        log=given.log,
+        log=before_path.log,
         mapped=mapped,
         diagnosis=diagnosis,
         steps=steps,
         shares={name: shares(steps, column, span) for name, column in _DIVISIONS.items()},
         plan_nodes=divided.rows,
         pieces=divided.pieces,
-        what_if=[*given.asked, *what_ifs(mapped, diagnosis, steps)],
-        cores=given.cores,
+        what_if=[*before_path.asked, *what_ifs(mapped, diagnosis, steps)],
+        cores=before_path.cores,
         bound=bound_by(mapped, diagnosis, steps),
         explained=explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
@@ -307,25 +310,31 @@ def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
         )
         for core in mapped.schedule.cores
     ]
-    activity, what, executor, host, query = [], [], [], [], []
+    activity, purpose, executor, host, query = [], [], [], [], []
     for kind, worker, operator in steps.select("type", "worker", "operator").iter_rows():
         on_driver = worker < mapped.lanes
         activity.append(_ACTIVITY_NAMES.get((on_driver, kind), kind.replace("_", " ")))
         if operator in stage_names:
-            what.append(stage_names[operator])
+            purpose.append(stage_names[operator])
         elif kind == "spawn":
-            what.append("executors starting")
+            purpose.append("executors starting")
         else:
-            what.append("driver" if on_driver else "between tasks")
+            purpose.append("driver" if on_driver else "between tasks")
         executor.append(workers[worker][0])
         host.append(workers[worker][1])
-        of = queries.get(operator)
-        known = None if of is None else operators.executions.get(of)
-        query.append("no query" if of is None else f"query {of}" if known is None else operators.names[known])
-    told = {"activity": activity, "what": what, "executor": executor, "host": host, "query": query}
-    return steps.with_columns(_numbered(name, values) for name, values in told.items())
+        query_number = queries.get(operator)
+        query_operator = None if query_number is None else operators.executions.get(query_number)
+        query.append(
+            "no query"
+            if query_number is None
+            else f"query {query_number}"
+            if query_operator is None
+            else operators.names[query_operator]
+        )
+    labels = {"activity": activity, "what": purpose, "executor": executor, "host": host, "query": query}
+    return steps.with_columns(_numbered(name, texts) for name, texts in labels.items())
 
 
-def _numbered(name: str, values: list[str]) -> pl.Series:
+def _numbered(name: str, texts: list[str]) -> pl.Series:
     """Return a column of few different texts, which is as large as their numbers; its order is that of the texts."""
-    return pl.Series(name, values, dtype=pl.Enum(sorted(set(values))))
+    return pl.Series(name, texts, dtype=pl.Enum(sorted(set(texts))))

@@ -100,8 +100,8 @@ class LogFolder:
         TraceFormatError
             If it cannot be read.
         """
-        told = self._answer(log)
-        facts, diagnosis = told.facts(), told.diagnosis
+        spark_answer = self._answer(log)
+        facts, diagnosis = spark_answer.facts(), spark_answer.diagnosis
         path = facts["path"]
         return shortened(
             {
@@ -114,7 +114,7 @@ class LogFolder:
                 "path": {
                     "explained": path["explained"],
                     "inferred_share": path["inferred_share"],
-                    **{f"by_{name}": rows[:_ROWS] for name, rows in told.shares.items()},
+                    **{f"by_{name}": rows[:_ROWS] for name, rows in spark_answer.shares.items()},
                 },
                 "replay": {name: facts["what_if"][name] for name in ("replayed_ns", "error", "reliable")},
                 "suspicions": facts["suspicions"],
@@ -145,13 +145,17 @@ class LogFolder:
             If the log cannot be read.
         """
         diagnosis = self._answer(log).diagnosis
-        causes = [each for each in (*diagnosis.causes, *diagnosis.minor) if each.cause == cause]
+        causes = [candidate for candidate in (*diagnosis.causes, *diagnosis.minor) if candidate.cause == cause]
         if not 1 <= rank <= len(causes):
-            names = sorted({each.cause for each in (*diagnosis.causes, *diagnosis.minor)})
+            names = sorted({candidate.cause for candidate in (*diagnosis.causes, *diagnosis.minor)})
             message = f"{log} has {len(causes)} causes {cause!r}; there are: {', '.join(names) or 'none'}."
             raise InvalidParameterError(message, "Ask why first, and name one of its causes.")
         chosen = causes[rank - 1]
-        stages = [] if chosen.stage is None else [r for r in diagnosis.stages.to_dicts() if r["stage"] == chosen.stage]
+        stages = (
+            []
+            if chosen.stage is None
+            else [stage for stage in diagnosis.stages.to_dicts() if stage["stage"] == chosen.stage]
+        )
         return shortened({"log": log, "of": len(causes), "cause": chosen.facts(), "stages": stages})
 
     def compare(self, new: str, base: str) -> dict[str, Any]:
@@ -179,7 +183,7 @@ class LogFolder:
         except TraceFormatError as error:
             return {}, [{"name": self.root.name, "reason": error.message}]
         inside = {log.name: log for log in logs if all(self._holds(file) for file in log.files)}
-        left_out = [{"name": each.name, "reason": each.reason} for each in skipped]
+        left_out = [{"name": skipped_file.name, "reason": skipped_file.reason} for skipped_file in skipped]
         left_out += [{"name": log.name, "reason": "leads out of the folder"} for log in logs if log.name not in inside]
         return inside, left_out
 
@@ -197,13 +201,13 @@ class LogFolder:
         states = [(file, file.stat()) for file in files.files]
         key = (log, *((file, state.st_size, state.st_mtime_ns) for file, state in states))
         with self._lock:
-            known = self._answers.pop(key, None)
-            if known is None:
-                known = answer(files)
-            self._answers[key] = known
+            spark_answer = self._answers.pop(key, None)
+            if spark_answer is None:
+                spark_answer = answer(files)
+            self._answers[key] = spark_answer
             while len(self._answers) > _KEPT_ANSWERS:
                 del self._answers[next(iter(self._answers))]
-        return known
+        return spark_answer
 
 
 def shortened(answer: dict[str, Any], most_bytes: int = MOST_BYTES) -> dict[str, Any]:
@@ -229,21 +233,21 @@ def shortened(answer: dict[str, Any], most_bytes: int = MOST_BYTES) -> dict[str,
     """
     left_out: dict[str, int] = {}
     longest = _LONGEST
-    shown = _with_texts(answer, longest)
+    cut_answer = _with_texts(answer, longest)
 
     def result() -> dict[str, Any]:
-        return {"note": UNTRUSTED, "answer": shown, "left_out": left_out}
+        return {"note": UNTRUSTED, "answer": cut_answer, "left_out": left_out}
 
     while _size(result()) > most_bytes:
-        lists = [found for found in _lists(shown, "") if found[1]]
+        lists = [named_list for named_list in _lists(cut_answer, "") if named_list[1]]
         if lists:
-            name, rows = max(lists, key=lambda found: _size(found[1]))
-            gone = max(1, len(rows) // 8)
-            del rows[-gone:]
-            left_out[name] = left_out.get(name, 0) + gone
+            name, rows = max(lists, key=lambda named_list: _size(named_list[1]))
+            cut_rows = max(1, len(rows) // 8)
+            del rows[-cut_rows:]
+            left_out[name] = left_out.get(name, 0) + cut_rows
         elif longest > 1:
             longest //= 2
-            shown = _with_texts(shown, longest)
+            cut_answer = _with_texts(cut_answer, longest)
         else:
             message = f"No answer of {most_bytes} bytes can be made of this log."
             raise TraceFormatError(message, "Ask `pag spark LOG --format json`.", {"bytes": _size(result())})
@@ -253,7 +257,7 @@ def shortened(answer: dict[str, Any], most_bytes: int = MOST_BYTES) -> dict[str,
 def _brief(cause: Cause) -> dict[str, Any]:
     """Return a cause without the numbers that show it."""
     facts = cause.facts()
-    return {name: value for name, value in facts.items() if name not in {"signal", "traps", "class", "measured"}}
+    return {name: fact for name, fact in facts.items() if name not in {"signal", "traps", "class", "measured"}}
 
 
 def _size(value: object) -> int:
@@ -268,9 +272,9 @@ def _with_texts(value: Any, longest: int) -> Any:
     if isinstance(value, str):
         return _cut(value, longest)
     if isinstance(value, dict):
-        return {name: _with_texts(each, longest) for name, each in value.items()}
+        return {name: _with_texts(element, longest) for name, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_texts(each, longest) for each in value]
+        return [_with_texts(element, longest) for element in value]
     return value
 
 
@@ -283,7 +287,14 @@ def _cut(text: str, longest: int) -> str:
 def _lists(value: Any, name: str) -> list[tuple[str, list[Any]]]:
     """Return all lists with the way to each."""
     if isinstance(value, dict):
-        return [found for key, each in value.items() for found in _lists(each, f"{name}.{key}" if name else key)]
+        return [
+            named_list
+            for key, element in value.items()
+            for named_list in _lists(element, f"{name}.{key}" if name else key)
+        ]
     if isinstance(value, list):
-        return [(name, value), *(found for n, each in enumerate(value) for found in _lists(each, f"{name}[{n}]"))]
+        return [
+            (name, value),
+            *(named_list for index, element in enumerate(value) for named_list in _lists(element, f"{name}[{index}]")),
+        ]
     return []

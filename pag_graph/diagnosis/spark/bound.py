@@ -48,9 +48,9 @@ class Bound(NamedTuple):
         """Spell it for people."""
         nodes = ", ".join(self.operators[:4])
         doing = f" ({nodes})" if nodes else ""
-        part = "" if self.resource_share is None else f", {self.resource_share:.0%} of its tasks' time"
+        resource_part = "" if self.resource_share is None else f", {self.resource_share:.0%} of its tasks' time"
         spent = f"{seconds(self.path_ns)}, {self.share:.0%} of the time since the first job"
-        return f"{self.where}{doing}: {spent}; bound by {self.resource}{part}"
+        return f"{self.where}{doing}: {spent}; bound by {self.resource}{resource_part}"
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -72,38 +72,40 @@ def bound_by(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> Bound
     Bound
         Of the stage with most time on the path, or of the driver if that has more.
     """
-    first = diagnosis.span_ns - diagnosis.active_ns
+    first_job_ns = diagnosis.span_ns - diagnosis.active_ns
     end = pl.col("start_ns") + pl.col("duration_ns")
-    since = (end - pl.max_horizontal("start_ns", first)).clip(lower_bound=0)
+    since = (end - pl.max_horizontal("start_ns", first_job_ns)).clip(lower_bound=0)
     steps = steps.with_columns(duration_ns=since)
     rows = steps.group_by("what").agg(pl.col("duration_ns").sum()).sort("duration_ns", "what", descending=[True, False])
-    what, path = next(rows.iter_rows(), ("driver", 0))
+    purpose, path = next(rows.iter_rows(), ("driver", 0))
     share = path / diagnosis.active_ns
     operators = mapped.operators
     keys = {operators.names[number]: key for key, number in operators.stages.items()}
-    key = keys.get(what)
+    key = keys.get(purpose)
     if key is None:
-        told = "its own work, which is not in the log" if what == "driver" else "nothing that runs"
-        return Bound(f"the {what}" if what == "driver" else str(what), None, [], path, share, told, None)
+        bound_to = "its own work, which is not in the log" if purpose == "driver" else "nothing that runs"
+        return Bound(f"the {purpose}" if purpose == "driver" else str(purpose), None, [], path, share, bound_to, None)
     of_stage = (pl.col("stage") == key[0]) & (pl.col("stage_attempt") == key[1])
-    row = diagnosis.stages.filter(of_stage).row(0, named=True)
-    resource, part = _resource(row)
-    where = f"stage {key[0]}" + (f", attempt {key[1] + 1}" if key[1] else "")
-    return Bound(where, key[0], stage_nodes(mapped.schedule).get(key[0], []), path, share, resource, part)
+    stage_row = diagnosis.stages.filter(of_stage).row(0, named=True)
+    resource, resource_share = _resource(stage_row)
+    stage_label = f"stage {key[0]}" + (f", attempt {key[1] + 1}" if key[1] else "")
+    return Bound(
+        stage_label, key[0], stage_nodes(mapped.schedule).get(key[0], []), path, share, resource, resource_share
+    )
 
 
-def _resource(row: dict[str, Any]) -> tuple[str, float | None]:
+def _resource(stage_row: dict[str, Any]) -> tuple[str, float | None]:
     """Return what most of a stage's core time went into, and which part."""
-    busy = max(int(row["busy_ns"]), 1)
-    if row["cpu_ns"] is None:
-        measured = {name: row[name] for name in _RESOURCES if name != "cpu_ns"}
-        rest = busy - sum(measured.values())
+    busy = max(int(stage_row["busy_ns"]), 1)
+    if stage_row["cpu_ns"] is None:
+        measured = {name: stage_row[name] for name in _RESOURCES if name != "cpu_ns"}
+        work_ns = busy - sum(measured.values())
         measured_most = max(measured, key=lambda name: measured[name])
-        if measured[measured_most] >= rest:
+        if measured[measured_most] >= work_ns:
             return _RESOURCES[measured_most], measured[measured_most] / busy
         return "the tasks' own work; the log has no processor time", None
-    parts = {words: int(row[name]) for name, words in _RESOURCES.items()}
-    waits = sum(int(row[name]) for name in ("cpu_ns", "gc_ns", "fetch_wait_ns", "write_ns"))
-    parts[_WAITING] = max(0, int(row["run_ns"]) - waits)
-    most = max(parts, key=lambda words: parts[words])
-    return most, parts[most] / busy
+    times_ns = {words: int(stage_row[name]) for name, words in _RESOURCES.items()}
+    measured_ns = sum(int(stage_row[name]) for name in ("cpu_ns", "gc_ns", "fetch_wait_ns", "write_ns"))
+    times_ns[_WAITING] = max(0, int(stage_row["run_ns"]) - measured_ns)
+    largest = max(times_ns, key=lambda words: times_ns[words])
+    return largest, times_ns[largest] / busy

@@ -124,12 +124,12 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
     """
     limits = thresholds or Thresholds()
     plan, cores = plan_work(schedule), recorded_cores(schedule)
-    first = min((job.start_ns for job in schedule.jobs), default=0)
+    first_job_ns = min((job.start_ns for job in schedule.jobs), default=0)
     bare = Diagnosis(
         causes=[],
         stages=stage_table(schedule),
         span_ns=schedule.end_ns,
-        active_ns=max(schedule.end_ns - first, 1),
+        active_ns=max(schedule.end_ns - first_job_ns, 1),
         simulated_ns=schedule.end_ns,
         core_ns={"busy": 0, "wasted": 0, "idle": 0},
         plan=plan,
@@ -139,11 +139,11 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
         return bare
     look = Look(schedule, plan, cores, limits, bare.active_ns, bare.stages)
     error = abs(look.base - bare.span_ns) / bare.active_ns
-    found = replace(
+    replayed = replace(
         bare,
         simulated_ns=look.base,
         reliable=error <= limits.replay_error,
-        core_ns=_core_time(schedule, first),
+        core_ns=_core_time(schedule, first_job_ns),
     )
     causes = sorted(
         chain.from_iterable(detect(look) for detect in _DETECTORS),
@@ -152,17 +152,17 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
     causes = [
         replace(
             cause,
-            saving=found.estimate(cause.saved_ns, measured=cause.measured, most_ns=cause.most_ns),
+            saving=replayed.estimate(cause.saved_ns, measured=cause.measured, most_ns=cause.most_ns),
             changes=cause.changes or proposals(look, cause),
         )
         for cause in _without_echoes(causes)
     ]
     return replace(
-        found,
-        causes=_one_after_the_other(look, found, [cause for cause in causes if look.matters(cause.saved_ns)]),
+        replayed,
+        causes=_one_after_the_other(look, replayed, [cause for cause in causes if look.matters(cause.saved_ns)]),
         minor=[cause for cause in causes if not look.matters(cause.saved_ns)],
         suspicions=_suspicions(look, causes),
-        costs=costs(look, reliable=found.reliable),
+        costs=costs(look, reliable=replayed.reliable),
         not_recorded=not_recorded(schedule.log, look.plans),
         replays=look.replays,
         at_once=look.at_once,
@@ -172,33 +172,33 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
 
 def _suspicions(look: Look, causes: list[Cause]) -> list[Suspicion]:
     """Return the patterns without a time, except those that are causes: their time is known."""
-    named = {cause.cause for cause in causes if look.matters(cause.saved_ns)}
-    seen = [*suspicions(look.plans), *stream_suspicions(look.schedule.log), *serial_jobs(look)]
-    seen += evicted_blocks(look.schedule.log)
-    return [each for each in seen if each.suspicion not in named]
+    cause_names = {cause.cause for cause in causes if look.matters(cause.saved_ns)}
+    patterns = [*suspicions(look.plans), *stream_suspicions(look.schedule.log), *serial_jobs(look)]
+    patterns += evicted_blocks(look.schedule.log)
+    return [suspicion for suspicion in patterns if suspicion.suspicion not in cause_names]
 
 
-def _one_after_the_other(look: Look, found: Diagnosis, causes: list[Cause]) -> list[Cause]:
+def _one_after_the_other(look: Look, diagnosis: Diagnosis, causes: list[Cause]) -> list[Cause]:
     """Say when the application ends with the change of each cause and of those before it: savings do not add up.
 
     A change whose effect is only known by itself (other cores, attempts left out) does not count.
     """
     durations, gaps = look.plan.durations.copy(), 0
-    told: list[Cause] = []
+    cumulated: list[Cause] = []
     for number, cause in enumerate(causes):
         alone = cause.changed is None
         if number >= _CUMULATED or (alone and not cause.measured):
-            told.append(cause)
+            cumulated.append(cause)
             continue
         if cause.changed is None:
             gaps += cause.saved_ns
         else:
-            own = look.plan.durations.copy()
-            cause.changed(own)
-            durations = np.minimum(durations, own)
+            cause_durations = look.plan.durations.copy()
+            cause.changed(cause_durations)
+            durations = np.minimum(durations, cause_durations)
         end = max(0, look.ends(durations=durations) - gaps)
-        told.append(replace(cause, cumulative=found.estimate(end)))
-    return told
+        cumulated.append(replace(cause, cumulative=diagnosis.estimate(end)))
+    return cumulated
 
 
 _CUMULATED = 6
@@ -209,10 +209,10 @@ def _without_echoes(causes: list[Cause]) -> list[Cause]:
     """Leave out what only repeats a cause of the same stage that says more."""
     stages = {cause.stage for cause in causes if cause.cause == "tiny_tasks"}
     speculated = {cause.stage for cause in causes if cause.cause == "speculation"}
-    full = max((cause.saved_ns for cause in causes if cause.cause == "memory_under"), default=-1)
-    kept = []
+    full_heap_ns = max((cause.saved_ns for cause in causes if cause.cause == "memory_under"), default=-1)
+    causes_left = []
     for cause in causes:
-        if cause.cause in {"gc", "spill"} and cause.saved_ns <= full:
+        if cause.cause in {"gc", "spill"} and cause.saved_ns <= full_heap_ns:
             # What a full heap costs is that.
             continue
         if cause.cause == "scheduling" and stages:
@@ -220,17 +220,17 @@ def _without_echoes(causes: list[Cause]) -> list[Cause]:
             continue
         if cause.cause == "straggler" and cause.stage in speculated:
             continue
-        kept.append(cause)
-    return kept
+        causes_left.append(cause)
+    return causes_left
 
 
-def _core_time(schedule: Schedule, first: int) -> dict[str, int]:
+def _core_time(schedule: Schedule, first_job_ns: int) -> dict[str, int]:
     """Return the time of all cores since the first job: used, wasted on attempts that did not count, and idle."""
     tasks = schedule.tasks.with_columns(held=pl.col("free") - pl.col("receipt"))
     counts = pl.col("succeeded") | pl.col("running")
-    busy, wasted = (int(tasks.filter(kept)["held"].sum()) for kept in (counts, ~counts))
-    there = sum(
-        max(0, (schedule.end_ns if until is None else until) - max(since, first)) * count
+    busy, wasted = (int(tasks.filter(outcome)["held"].sum()) for outcome in (counts, ~counts))
+    available_ns = sum(
+        max(0, (schedule.end_ns if until is None else until) - max(since, first_job_ns)) * count
         for since, until, count in registered_cores(schedule)
     )
-    return {"busy": busy, "wasted": wasted, "idle": max(0, there - busy - wasted)}
+    return {"busy": busy, "wasted": wasted, "idle": max(0, available_ns - busy - wasted)}

@@ -38,9 +38,9 @@ class Change(NamedTuple):
     def text(self) -> str:
         """Spell it for people."""
         before = "unknown" if self.recorded is None else self.recorded
-        known = f" ({self.source})" if self.source in {"query", "default"} else ""
-        where = f", in {self.place}" if self.place else ""
-        return f"{self.what}: {before}{known} -> {self.proposed}{where}"
+        origin = f" ({self.source})" if self.source in {"query", "default"} else ""
+        place = f", in {self.place}" if self.place else ""
+        return f"{self.what}: {before}{origin} -> {self.proposed}{place}"
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -50,8 +50,8 @@ class Change(NamedTuple):
 def of_setting(log: SparkLog, name: str, proposed: str, *, query: int | None = None, place: str = "") -> Change:
     """Return the change of a setting, with the value that the log has of it."""
     value, source = setting(log, name, query)
-    shown = value if value is None or _PLAIN.fullmatch(value) else OTHER
-    return Change(name, shown, source, proposed, place)
+    recorded = value if value is None or _PLAIN.fullmatch(value) else OTHER
+    return Change(name, recorded, source, proposed, place)
 
 
 def of_program(what: str, recorded: str, proposed: str, place: str) -> Change:
@@ -73,5 +73,5 @@ def bytes_of(value: str | None, *, unit: str = "b") -> int | None:
 
 def share_of_memory(log: SparkLog, query: int | None = None) -> float:
     """Return the part of an executor's memory that execution and storage share: Spark's own where the log has none."""
-    value = setting(log, _MEMORY_FRACTION, query).value or ""
-    return float(value) if _SHARE.fullmatch(value) else _USUAL_FRACTION
+    fraction = setting(log, _MEMORY_FRACTION, query).value or ""
+    return float(fraction) if _SHARE.fullmatch(fraction) else _USUAL_FRACTION

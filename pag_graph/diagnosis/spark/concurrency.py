@@ -35,10 +35,10 @@ def concurrency(look: Look) -> list[Cause]:
         return []
     span = jobs[worst].end_ns - jobs[worst].start_ns
     numbers = [jobs[index].number for index in sorted(together)]
-    shown = ", ".join(jobs[index].label for index in sorted(together)[:_SHOWN])
-    more = ", ..." if len(together) > _SHOWN else ""
+    labels = ", ".join(jobs[index].label for index in sorted(together)[:_SHOWN])
+    ellipsis = ", ..." if len(together) > _SHOWN else ""
     text = (
-        f"{len(together)} jobs ({shown}{more}) overlapped and shared the cores: {jobs[worst].label} took"
+        f"{len(together)} jobs ({labels}{ellipsis}) overlapped and shared the cores: {jobs[worst].label} took"
         f" {seconds(span)}, and would have taken {seconds(span - lost[worst])} alone."
     )
     signal = {"jobs": numbers, "slowed_ns": {str(jobs[index].number): ns for index, ns in lost.items()}}
@@ -51,8 +51,8 @@ def _overlapping(look: Look) -> set[int]:
     together: set[int] = set()
     reach, holder = -1, -1
     for index in sorted(range(len(jobs)), key=lambda i: jobs[i].start_ns):
-        same = jobs[index].execution is not None and jobs[index].execution == jobs[holder].execution
-        if jobs[index].start_ns < reach and not same:
+        same_query = jobs[index].execution is not None and jobs[index].execution == jobs[holder].execution
+        if jobs[index].start_ns < reach and not same_query:
             together |= {index, holder}
         if jobs[index].end_ns > reach:
             reach, holder = jobs[index].end_ns, index
@@ -72,9 +72,9 @@ def _alone(look: Look, index: int) -> int:
 
 def _only(plan: WorkPlan, index: int) -> WorkPlan:
     """Return the plan of one job, its tasks numbered anew."""
-    own = {number: stage for number, stage in enumerate(plan.stages) if stage.job == index}
-    place = {number: k for k, number in enumerate(own)}
-    tasks = [task for stage in own.values() for task in stage.tasks]
+    job_stages = {number: stage for number, stage in enumerate(plan.stages) if stage.job == index}
+    place = {number: k for k, number in enumerate(job_stages)}
+    tasks = [task for stage in job_stages.values() for task in stage.tasks]
     numbers = {task: k for k, task in enumerate(tasks)}
     return WorkPlan(
         jobs=(replace(plan.jobs[index], after=(), begun=-1, gap_ns=0),),
@@ -82,10 +82,10 @@ def _only(plan: WorkPlan, index: int) -> WorkPlan:
             replace(
                 stage,
                 job=0,
-                after=tuple(place[other] for other in stage.after if other in place),
+                after=tuple(place[parent] for parent in stage.after if parent in place),
                 tasks=tuple(numbers[task] for task in stage.tasks),
             )
-            for stage in own.values()
+            for stage in job_stages.values()
         ),
         durations=plan.durations[np.array(tasks, np.int64)],
         follows={

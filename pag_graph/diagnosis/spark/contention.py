@@ -51,35 +51,39 @@ class Sharing(NamedTuple):
 
 def contention(look: Look) -> list[Cause]:
     """Find hosts with more tasks at once than processors, where that costs more than it gives."""
-    own = comparable_tasks(look)
-    if own.height < 2 * look.limits.contended_tasks:
+    comparable = comparable_tasks(look)
+    if comparable.height < 2 * look.limits.contended_tasks:
         return []
     at_once = look.at_once
-    known = fit_sharing(
-        own["stolen"].to_numpy(), own["cpu_ns"].to_numpy(), own["at_once"].to_numpy(), look.limits.contended_tasks
+    sharing = fit_sharing(
+        comparable["stolen"].to_numpy(),
+        comparable["cpu_ns"].to_numpy(),
+        comparable["at_once"].to_numpy(),
+        look.limits.contended_tasks,
     )
-    if known is None:
+    if sharing is None:
         return []
-    every = look.tasks.filter(pl.col("cpu_ns") > 0)["number"].to_numpy()
-    less = _lost(known, look.tasks["cpu_ns"].to_numpy(), at_once)
+    timed_tasks = look.tasks.filter(pl.col("cpu_ns") > 0)["number"].to_numpy()
+    lost_ns = _lost(sharing, look.tasks["cpu_ns"].to_numpy(), at_once)
 
     def alone(durations: I64) -> None:
-        durations[every] = np.maximum(durations[every] - less[every], 0)
+        durations[timed_tasks] = np.maximum(durations[timed_tasks] - lost_ns[timed_tasks], 0)
 
     durations = look.plan.durations.copy()
     alone(durations)
-    fewer = _fewer_cores(look, known.processors)
+    fewer = _fewer_cores(look, sharing.processors)
     saved = look.base - look.ends(durations=durations, cores=fewer)
     if not look.matters(saved):
         return []
-    most, plural = float(at_once.max()), "s" if known.processors > 1 else ""
+    most_at_once, plural = float(at_once.max()), "s" if sharing.processors > 1 else ""
     text = (
-        f"Hosts ran up to {most:.0f} tasks at once on {known.processors} processor{plural}:"
-        f" for each second with a processor a task lost {known.share:.1f} s for each {known.processors} tasks too many"
+        f"Hosts ran up to {most_at_once:.0f} tasks at once on {sharing.processors} processor{plural}:"
+        f" for each second with a processor a task lost {sharing.share:.1f} s for each {sharing.processors} tasks too"
+        " many"
     )
-    text += f", and took {known.inflation:.0%} of the processor time." if known.inflation > 1 else "."
-    signal = {**known._asdict(), "tasks_at_once": round(most, 2)}
-    change = of_setting(look.schedule.log, _EXECUTOR_CORES, f"{known.processors} on a host in all")
+    text += f", and took {sharing.inflation:.0%} of the processor time." if sharing.inflation > 1 else "."
+    signal = {**sharing._asdict(), "tasks_at_once": round(most_at_once, 2)}
+    change = of_setting(look.schedule.log, _EXECUTOR_CORES, f"{sharing.processors} on a host in all")
     traps = (
         "That tasks on one processor take turns is no loss, and is not counted.",
         "Programs outside of Spark on the same host take processors too.",
@@ -127,12 +131,12 @@ def fit_sharing(
             continue
         beyond = np.maximum(at_once - count, 0) / count
         slope, level = np.polyfit(beyond, ratio, 1)
-        left = float(((ratio - level - slope * beyond) ** 2).sum())
-        if slope <= 0 or left > (1 - explained) * spread or (best is not None and left >= best[0]):
+        residual = float(((ratio - level - slope * beyond) ** 2).sum())
+        if slope <= 0 or residual > (1 - explained) * spread or (best is not None and residual >= best[0]):
             continue
         inflation = max(1.0, float(np.median(cpu[crowded]) / max(np.median(cpu[~crowded]), 1)))
         counts = (int((~crowded).sum()), int(crowded.sum()))
-        best = (left, Sharing(count, round(float(slope), 4), round(inflation, 4), *counts))
+        best = (residual, Sharing(count, round(float(slope), 4), round(inflation, 4), *counts))
     return None if best is None else best[1]
 
 
@@ -154,33 +158,39 @@ def comparable_tasks(look: Look) -> pl.DataFrame:
     cloud = {key[0] for key, nodes in look.plans.of_stage.items() if any(node.execution in waits for node in nodes)}
     enough = pl.col("cpu_ns") >= look.limits.contended_share * pl.col("run_ns")
     stages = look.stages.filter((pl.col("spilled_bytes") == 0) & (pl.col("run_ns") > 0) & enough)
-    keys = [(s, a) for s, a in stages.select("stage", "stage_attempt").iter_rows() if s not in python | cloud]
+    keys = [
+        (number, attempt)
+        for number, attempt in stages.select("stage", "stage_attempt").iter_rows()
+        if number not in python | cloud
+    ]
     cold = pl.struct("stage", "stage_attempt", "core").is_first_distinct()
-    own = look.tasks.sort("receipt").with_columns(cold=cold)
-    wanted = pl.DataFrame(keys, schema={"stage": pl.Int64, "stage_attempt": pl.Int64}, orient="row")
-    own = own.cast({"stage": pl.Int64, "stage_attempt": pl.Int64}).join(wanted, on=wanted.columns, how="semi")
-    own = own.filter(~pl.col("cold") & pl.col("succeeded") & (pl.col("cpu_ns") > 0))
+    tasks = look.tasks.sort("receipt").with_columns(cold=cold)
+    stage_keys = pl.DataFrame(keys, schema={"stage": pl.Int64, "stage_attempt": pl.Int64}, orient="row")
+    tasks = tasks.cast({"stage": pl.Int64, "stage_attempt": pl.Int64}).join(
+        stage_keys, on=stage_keys.columns, how="semi"
+    )
+    tasks = tasks.filter(~pl.col("cold") & pl.col("succeeded") & (pl.col("cpu_ns") > 0))
     stolen = (pl.col("work") - pl.col("cpu_ns")).clip(lower_bound=0)
-    at_once = pl.Series("at_once", look.at_once[own["number"].to_numpy()])
-    return own.select("stage", "stage_attempt", "cpu_ns", stolen.alias("stolen"), at_once)
+    at_once = pl.Series("at_once", look.at_once[tasks["number"].to_numpy()])
+    return tasks.select("stage", "stage_attempt", "cpu_ns", stolen.alias("stolen"), at_once)
 
 
-def _lost(known: Sharing, cpu: I64, at_once: F64) -> I64:
+def _lost(sharing: Sharing, cpu: I64, at_once: F64) -> I64:
     """Return what each task loses beside others, nanoseconds."""
-    beyond = np.maximum(at_once - known.processors, 0) / known.processors
-    inflated = np.where(beyond > 0, 1 - 1 / known.inflation, 0.0)
-    return np.asarray(cpu * (known.share * beyond + inflated), np.int64)
+    beyond = np.maximum(at_once - sharing.processors, 0) / sharing.processors
+    inflated = np.where(beyond > 0, 1 - 1 / sharing.inflation, 0.0)
+    return np.asarray(cpu * (sharing.share * beyond + inflated), np.int64)
 
 
 def _fewer_cores(look: Look, processors: int) -> list[Cores]:
     """Return the cores with as many on each host at most as it has processors: those of its first executors."""
-    left: dict[str, int] = {}
+    free_processors: dict[str, int] = {}
     hosts = look.schedule.executors["host"].to_list()
     groups = []
     for host, group in zip(hosts, look.cores, strict=True):
-        taken = min(group.cores, left.setdefault(host, processors))
-        left[host] -= taken
-        groups.append(group._replace(cores=taken))
+        cores = min(group.cores, free_processors.setdefault(host, processors))
+        free_processors[host] -= cores
+        groups.append(group._replace(cores=cores))
     if any(group.until is None and group.cores for group in groups):
         return groups
     return [*groups, Cores(0, None)]

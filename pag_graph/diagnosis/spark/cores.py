@@ -70,7 +70,10 @@ def recorded_cores(schedule: Schedule, *, every: bool = False) -> list[Cores]:
     """
     counts = task_slots(schedule)
     if every:
-        counts = [max(own) for own in zip(counts, _core_counts(schedule), schedule.executors["cores"], strict=True)]
+        counts = [
+            max(core_counts)
+            for core_counts in zip(counts, _core_counts(schedule), schedule.executors["cores"], strict=True)
+        ]
     return _cores_since(schedule, _first_launches(schedule), counts)
 
 
@@ -94,10 +97,10 @@ def task_slots(schedule: Schedule) -> list[int]:
     counts, used = _core_counts(schedule), [0] * schedule.executors.height
     for core in schedule.tasks["core"].unique().to_list():
         used[schedule.cores[core].executor] += 1
-    asked = min((count // own for count, own in zip(counts, used, strict=True) if own), default=1)
+    asked = min((count // in_use for count, in_use in zip(counts, used, strict=True) if in_use), default=1)
     if asked <= 1 or not _waited(schedule, sum(used)):
         return counts
-    return [max(count // asked, own, min(count, 1)) for count, own in zip(counts, used, strict=True)]
+    return [max(count // asked, in_use, min(count, 1)) for count, in_use in zip(counts, used, strict=True)]
 
 
 _WAVES = 2
@@ -107,8 +110,8 @@ _TINY_NS = 300_000_000
 
 def _waited(schedule: Schedule, used: int) -> bool:
     """Return whether a stage without tiny tasks had so many that some of them waited for others to end."""
-    held = (pl.col("free") - pl.col("receipt")).median().alias("held")
-    stages = schedule.tasks.group_by("stage", "stage_attempt").agg(pl.len().alias("tasks"), held)
+    held_ns = (pl.col("free") - pl.col("receipt")).median().alias("held")
+    stages = schedule.tasks.group_by("stage", "stage_attempt").agg(pl.len().alias("tasks"), held_ns)
     return bool(((stages["tasks"] > _WAVES * used) & (stages["held"] >= _TINY_NS)).any())
 
 
@@ -136,7 +139,7 @@ def _cores_since(schedule: Schedule, since: Sequence[int], counts: Sequence[int]
 
 def _first_launches(schedule: Schedule) -> list[int]:
     """Return from when on each executor was at work: its first launch if tasks waited when it came, else its coming."""
-    first = dict(schedule.tasks.group_by("executor").agg(pl.col("launch").min()).iter_rows())
+    first_launch = dict(schedule.tasks.group_by("executor").agg(pl.col("launch").min()).iter_rows())
     submitted = schedule.log.stages.select(
         "stage", "stage_attempt", at=(pl.col("submitted_ms") - schedule.origin_ms) * MS
     ).drop_nulls()
@@ -149,14 +152,14 @@ def _first_launches(schedule: Schedule) -> list[int]:
         .sort("first")
     )
     begins, reach = spans["first"].to_numpy(), np.maximum.accumulate(spans["last"].to_numpy())
-    out = []
+    starts = []
     for code, added in schedule.executors.select("code", "added").iter_rows():
-        launched = first.get(code)
+        launched = first_launch.get(code)
         # If a stage that had begun by then launches tasks later on, some were waiting.
-        begun = int(np.searchsorted(begins, added, side="right"))
-        waiting = begun > 0 and int(reach[begun - 1]) > added
-        out.append(launched if waiting and launched is not None else added)
-    return out
+        stages_begun = int(np.searchsorted(begins, added, side="right"))
+        waiting = stages_begun > 0 and int(reach[stages_begun - 1]) > added
+        starts.append(launched if waiting and launched is not None else added)
+    return starts
 
 
 def cores_at(cores: Sequence[Cores], t: int) -> int:
@@ -178,10 +181,10 @@ def _first_launch(schedule: Schedule) -> int:
 
 def steady(schedule: Schedule) -> bool:
     """Return whether all cores were there from the first task to the last job's end."""
-    last = max((job.end_ns for job in schedule.jobs), default=0)
-    first = _first_launch(schedule)
-    gone = schedule.executors["removed"].drop_nulls()
-    return bool((schedule.executors["added"] <= first).all()) and not (gone < last).any()
+    last_job_end = max((job.end_ns for job in schedule.jobs), default=0)
+    first_launch = _first_launch(schedule)
+    removed = schedule.executors["removed"].drop_nulls()
+    return bool((schedule.executors["added"] <= first_launch).all()) and not (removed < last_job_end).any()
 
 
 def with_cores(schedule: Schedule, count: int, *, at: int | None = None) -> list[Cores]:
@@ -208,16 +211,16 @@ def with_cores(schedule: Schedule, count: int, *, at: int | None = None) -> list
     if at is not None:
         return [Cores(at, None, count)]
     cores = recorded_cores(schedule) or [Cores(0, None)]
-    first = _first_launch(schedule)
-    initial = [group for group in cores if group.since <= first] or [min(cores)]
-    out: list[Cores] = []
+    first_launch = _first_launch(schedule)
+    initial = [group for group in cores if group.since <= first_launch] or [min(cores)]
+    groups: list[Cores] = []
     missing = count
     for group in sorted(initial, key=lambda group: group.since):
-        if taken := min(group.cores, missing):
-            out.append(Cores(group.since, None, taken))
-            missing -= taken
+        if core_count := min(group.cores, missing):
+            groups.append(Cores(group.since, None, core_count))
+            missing -= core_count
     typical = median_low(group.since for group in initial)
-    return [*out, Cores(typical, None, missing)] if missing else out
+    return [*groups, Cores(typical, None, missing)] if missing else groups
 
 
 def predict_cores(
@@ -248,16 +251,16 @@ def predict_cores(
     if not schedule.tasks.height or not schedule.cores:
         return []
     recorded = recorded_cores(schedule)
-    had = most_cores(recorded)
+    most = most_cores(recorded)
     warm, first = warm_up(schedule)
 
     def end(cores: Sequence[Cores], count: int | None = None) -> int:
         extra = 0 if count is None or more is None else more(count)
         return list_schedule(plan, cores, durations=np.maximum(warm + extra, 0), first=first)
 
-    rows = [CorePrediction(had, end(recorded), recorded=True)]
-    wanted = {*counts, max(1, had // 2), had, 2 * had}
+    predictions = [CorePrediction(most, end(recorded), recorded=True)]
+    numbers = {*counts, max(1, most // 2), most, 2 * most}
     if steady(schedule):
-        wanted.discard(had)
-    rows += [CorePrediction(count, end(with_cores(schedule, count), count), recorded=False) for count in wanted]
-    return sorted(rows, key=lambda row: (row.cores, not row.recorded))
+        numbers.discard(most)
+    predictions += [CorePrediction(count, end(with_cores(schedule, count), count), recorded=False) for count in numbers]
+    return sorted(predictions, key=lambda prediction: (prediction.cores, not prediction.recorded))

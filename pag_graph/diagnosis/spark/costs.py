@@ -63,26 +63,26 @@ def costs(look: Look, *, reliable: bool) -> list[Cost]:
     list of Cost
         Cores only where replays can be relied on.
     """
-    found = [_cores(look) if reliable else None, _memory(look)]
-    return [cost for cost in found if cost is not None]
+    candidates = [_cores(look) if reliable else None, _memory(look)]
+    return [cost for cost in candidates if cost is not None]
 
 
 def _cores(look: Look) -> Cost | None:
     """Find the fewest cores with which the application takes hardly longer."""
-    limits, most = look.limits, most_cores(look.cores)
-    first = look.schedule.end_ns - look.active
+    limits, most_at_once = look.limits, most_cores(look.cores)
+    first_job_ns = look.schedule.end_ns - look.active
     groups = registered_cores(look.schedule)
     end = look.schedule.end_ns
-    held = sum(
-        max(0, (end if group.until is None else group.until) - max(group.since, first)) * group.cores
+    core_ns = sum(
+        max(0, (end if group.until is None else group.until) - max(group.since, first_job_ns)) * group.cores
         for group in groups
     )
     busy = int(look.tasks["held"].sum())
     local = "driver" in look.schedule.executors["executor"].to_list()
-    if local or most < limits.many_cores or not steady(look.schedule) or busy > limits.busy_share * held:
+    if local or most_at_once < limits.many_cores or not steady(look.schedule) or busy > limits.busy_share * core_ns:
         return None
     allowed = look.base + int(limits.slower_share * look.active)
-    fewest, enough, ends = max(1, -(-busy // max(look.active, 1))), most, look.base
+    fewest, enough, ends = max(1, -(-busy // max(look.active, 1))), most_at_once, look.base
     while fewest < enough:
         count = (fewest + enough) // 2
         reached = look.ends(cores=with_cores(look.schedule, count))
@@ -90,16 +90,16 @@ def _cores(look: Look) -> Cost | None:
             enough, ends = count, reached
         else:
             fewest = count + 1
-    if enough > limits.fewer_share * most:
+    if enough > limits.fewer_share * most_at_once:
         return None
     slower = max(0.0, (ends - look.base) / look.active)
-    saved = (held / _HOUR_NS) * (1 - enough / most * (1 + slower))
+    saved = (core_ns / _HOUR_NS) * (1 - enough / most_at_once * (1 + slower))
     text = (
-        f"{1 - busy / max(held, 1):.0%} of the cores' time since the first job was idle: with {enough} of {most} cores"
-        f" the application would take {slower:.1%} longer."
+        f"{1 - busy / max(core_ns, 1):.0%} of the cores' time since the first job was idle: with {enough} of"
+        f" {most_at_once} cores the application would take {slower:.1%} longer."
     )
     changes = of_setting(look.schedule.log, _MAX, f"{enough} cores in all") if _dynamic(look) else None
-    change = changes or of_program("cores", f"{most}", f"{enough}", "the application")
+    change = changes or of_program("cores", f"{most_at_once}", f"{enough}", "the application")
     traps = ("Fewer cores have less memory for shuffles and caches; this is not replayed.",)
     return Cost("idle_cores", text, change, round(saved, 6), "core-hours", round(slower, 6), traps)
 
@@ -113,10 +113,10 @@ def _memory(look: Look) -> Cost | None:
     log, limits = look.schedule.log, look.limits
     heap, share = bytes_of(setting(log, _MEMORY).value, unit="m"), share_of_memory(log)
     sampled = log.memory.filter(pl.col("heap_bytes") > 0, pl.col("task_bytes").is_not_null())
-    own = set(look.schedule.executors["executor"].to_list())
+    executors = set(look.schedule.executors["executor"].to_list())
     # Native engines keep their data outside of the heap, and so does Spark if it is asked to.
     outside = int(sampled["off_heap_bytes"].sum()) or any(is_native(node.name) for node in look.plans)
-    if heap is None or outside or "driver" in own or not own <= set(sampled["executor"].to_list()):
+    if heap is None or outside or "driver" in executors or not executors <= set(sampled["executor"].to_list()):
         return None
     stages, cores = look.stages, max((int(count or 1) for count in look.schedule.executors["cores"]), default=1)
     run = max(int(stages["run_ns"].sum()), 1)

@@ -52,11 +52,11 @@ def calibrated(own: Diagnosis, other: Diagnosis, processors: int | None = None) 
     """
     if own.comparable is None or other.comparable is None:
         return None
-    limits, both = Thresholds(), pl.concat([own.comparable, other.comparable])
-    found = _fitted(both, processors, 0.0)
-    knee = (processors or 1) if found is None else found.processors
-    crowded = both.with_columns(crowded=pl.col("at_once") > knee + 0.5)
-    counts = [int((crowded["crowded"] == side).sum()) for side in (False, True)]
+    limits, comparable = Thresholds(), pl.concat([own.comparable, other.comparable])
+    sharing = _fitted(comparable, processors, 0.0)
+    knee = (processors or 1) if sharing is None else sharing.processors
+    crowded = comparable.with_columns(crowded=pl.col("at_once") > knee + 0.5)
+    counts = [int((crowded["crowded"] == is_crowded).sum()) for is_crowded in (False, True)]
     if min(counts) < limits.contended_tasks:
         return None
     # Stage by stage: tasks of one do not take what those of another take.
@@ -65,7 +65,7 @@ def calibrated(own: Diagnosis, other: Diagnosis, processors: int | None = None) 
     )
     inflation = usual.select((pl.col("beside") / pl.col("alone")).median()).item()
     kappa = max(1.0, float(inflation or 1.0))
-    return Sharing(knee, 0.0 if found is None else found.share, round(kappa, 4), counts[0], counts[1])
+    return Sharing(knee, 0.0 if sharing is None else sharing.share, round(kappa, 4), counts[0], counts[1])
 
 
 def _fitted(tasks: pl.DataFrame, processors: int | None, explained: float) -> Sharing | None:
@@ -104,15 +104,15 @@ class Crowding:
         if processors is None and setting(schedule.log, "spark.master").value == "local[*]":
             processors = self.had
         self.processors, self.sharing = processors, sharing
-        own = diagnosis.comparable
-        if sharing is None and own is not None and own.height:
-            self.sharing = _fitted(own, processors, EXPLAINED)
+        comparable = diagnosis.comparable
+        if sharing is None and comparable is not None and comparable.height:
+            self.sharing = _fitted(comparable, processors, EXPLAINED)
 
     def tells(self, count: int) -> bool:
         """Return whether the end with so many cores is one number: sharing is known, or there is none."""
-        most = max(count, self.had) / self.hosts
+        most_on_host = max(count, self.had) / self.hosts
         alike = count == self.had
-        return alike or self.sharing is not None or (self.processors is not None and most <= self.processors)
+        return alike or self.sharing is not None or (self.processors is not None and most_on_host <= self.processors)
 
     def more(self, side: str) -> Callable[[int], I64]:
         """Return a function from a number of cores to what each task takes more with them, nanoseconds.
@@ -132,12 +132,14 @@ class Crowding:
 
         return extra
 
-    def _shared(self, known: Sharing, count: int) -> I64:
+    def _shared(self, sharing: Sharing, count: int) -> I64:
         """Return what tasks lose with so many cores, less what they lost."""
         before, after = self.at_once, np.maximum(self.at_once * count / self.had, 1.0)
         # As many at once as there are cores on a host, and a host that had one task at a time has as many as it may.
         after = np.minimum(after, max(1.0, count / self.hosts))
-        beyond = [np.maximum(k - known.processors, 0) / known.processors for k in (before, after)]
-        own = self.cpu / np.where(beyond[0] > 0, known.inflation, 1.0)
-        lost = [own * (known.share * x + np.where(x > 0, known.inflation - 1, 0.0)) for x in beyond]
+        beyond = [np.maximum(at_once - sharing.processors, 0) / sharing.processors for at_once in (before, after)]
+        alone_ns = self.cpu / np.where(beyond[0] > 0, sharing.inflation, 1.0)
+        lost = [
+            alone_ns * (sharing.share * excess + np.where(excess > 0, sharing.inflation - 1, 0.0)) for excess in beyond
+        ]
         return np.asarray(lost[1] - lost[0], np.int64)

@@ -41,8 +41,8 @@ _WRITES = re.compile(
 
 def driver_gaps(schedule: Schedule) -> list[Interval]:
     """Return the stretches since the first job in which no job ran: the driver's own time."""
-    first = min((job.start_ns for job in schedule.jobs), default=schedule.end_ns)
-    return without([(first, schedule.end_ns)], [(job.start_ns, job.end_ns) for job in schedule.jobs])
+    first_job_ns = min((job.start_ns for job in schedule.jobs), default=schedule.end_ns)
+    return without([(first_job_ns, schedule.end_ns)], [(job.start_ns, job.end_ns) for job in schedule.jobs])
 
 
 def driver_time(look: Look) -> list[Cause]:
@@ -52,34 +52,36 @@ def driver_time(look: Look) -> list[Cause]:
     causes = [_results(look), _listing(look)]
     commits, cause = _commits(look, gaps, queries)
     causes.append(cause)
-    rest = without(without(gaps, commits), batch_frames(look))
-    pauses = without(common(rest, stream_pauses(look)), queries.values())
+    unexplained = without(without(gaps, commits), batch_frames(look))
+    pauses = without(common(unexplained, stream_pauses(look)), queries.values())
     causes.append(_stream_idle(look, pauses))
-    rest = without(rest, pauses)
-    replanning, cause = between_query_stages(look, rest)
+    unexplained = without(unexplained, pauses)
+    replanning, cause = between_query_stages(look, unexplained)
     causes.append(cause)
-    rest = without(rest, replanning if cause is not None else [])
-    between, cause = _many_jobs(look, rest)
+    unexplained = without(unexplained, replanning if cause is not None else [])
+    between, cause = _many_jobs(look, unexplained)
     causes.append(cause)
-    rest = without(rest, between)
+    unexplained = without(unexplained, between)
     schedule = look.schedule
     if _SHELL.fullmatch(schedule.log.app_name.strip()):
-        idle = without(rest, queries.values())
+        idle = without(unexplained, queries.values())
         causes.append(_idle_shell(look, idle))
-        rest = common(rest, queries.values())
-    causes.append(_unexplained(look, rest, united(queries.values())))
+        unexplained = common(unexplained, queries.values())
+    causes.append(_unexplained(look, unexplained, united(queries.values())))
     return [cause for cause in causes if cause is not None]
 
 
 def _queries(schedule: Schedule) -> dict[int, Interval]:
     """Return when each SQL execution began and ended."""
     return {
-        row["execution"]: (
-            (row["started_ms"] - schedule.origin_ms) * MS,
-            schedule.end_ns if row["ended_ms"] is None else (row["ended_ms"] - schedule.origin_ms) * MS,
+        execution_row["execution"]: (
+            (execution_row["started_ms"] - schedule.origin_ms) * MS,
+            schedule.end_ns
+            if execution_row["ended_ms"] is None
+            else (execution_row["ended_ms"] - schedule.origin_ms) * MS,
         )
-        for row in schedule.log.executions.iter_rows(named=True)
-        if row["started_ms"] is not None
+        for execution_row in schedule.log.executions.iter_rows(named=True)
+        if execution_row["started_ms"] is not None
     }
 
 
@@ -118,11 +120,13 @@ def _commits(look: Look, gaps: list[Interval], queries: dict[int, Interval]) -> 
     writing = {
         execution for execution, name in log.nodes.select("execution", "name").iter_rows() if _WRITES.fullmatch(name)
     }
-    last: dict[int, int] = {}
+    last_job_end: dict[int, int] = {}
     for job in look.schedule.jobs:
         if job.execution is not None and job.execution in writing:
-            last[job.execution] = max(last.get(job.execution, 0), job.end_ns)
-    tails = [(last[query], queries[query][1]) for query in sorted(writing & last.keys() & queries.keys())]
+            last_job_end[job.execution] = max(last_job_end.get(job.execution, 0), job.end_ns)
+    tails = [
+        (last_job_end[query], queries[query][1]) for query in sorted(writing & last_job_end.keys() & queries.keys())
+    ]
     commits = common(gaps, tails)
     spent = length(commits)
     if not look.matters(spent):
@@ -132,7 +136,7 @@ def _commits(look: Look, gaps: list[Interval], queries: dict[int, Interval]) -> 
         f"Queries that write worked on for {seconds(spent)} after their last job, in which the driver commits the"
         f" output ({len(tails)} quer{'ies' if len(tails) > 1 else 'y'})."
     )
-    signal: dict[str, Any] = {"queries": sorted(writing & last.keys()), "after_jobs_ns": spent}
+    signal: dict[str, Any] = {"queries": sorted(writing & last_job_end.keys()), "after_jobs_ns": spent}
     if (commit := int(stated.sum() or 0)) > 0:
         signal["job_commit_ns"] = commit * MS
     return commits, look.cause("output_commit", spent, text, signal=signal, bound=True, measured=True)
@@ -151,16 +155,16 @@ def _many_jobs(look: Look, gaps: list[Interval]) -> tuple[list[Interval], Cause 
             small.setdefault((job.name, kind), []).append((min(before.end_ns, job.start_ns), job.start_ns))
             unit = (True, job.job) if job.execution is None else (False, job.execution)
             units.setdefault((job.name, kind), set()).add(unit)
-    many = {kind: spans for kind, spans in small.items() if len(units[kind]) >= look.limits.small_jobs}
-    between = common(gaps, [span for spans in many.values() for span in spans])
+    repeated = {kind: spans for kind, spans in small.items() if len(units[kind]) >= look.limits.small_jobs}
+    between = common(gaps, [span for spans in repeated.values() for span in spans])
     spent = length(between)
     if not look.matters(spent):
         return between, None
-    (name, _), spans = max(many.items(), key=lambda item: len(item[1]))
+    (name, _), spans = max(repeated.items(), key=lambda site_spans: len(site_spans[1]))
     sites: dict[str, int] = {}
-    for (site, _), own in many.items():
-        sites[site] = sites.get(site, 0) + len(own)
-    count = sum(map(len, many.values()))
+    for (site, _), gaps_before in repeated.items():
+        sites[site] = sites.get(site, 0) + len(gaps_before)
+    count = sum(map(len, repeated.values()))
     text = f"{count} jobs of less than {seconds(look.limits.small_job_ns)} each, one after the other"
     text += f" ({len(spans)} of them {name})" if name else ""
     text += f": between them the driver worked for {seconds(spent)}."
@@ -193,20 +197,20 @@ def _stream_idle(look: Look, pauses: list[Interval]) -> Cause | None:
     return look.cause("stream_idle", spent, text, signal=signal, bound=True, measured=True)
 
 
-def _unexplained(look: Look, rest: list[Interval], queries: list[Interval]) -> Cause | None:
+def _unexplained(look: Look, unexplained: list[Interval], queries: list[Interval]) -> Cause | None:
     """Return what no part of the log explains."""
-    spent = length(rest)
+    spent = length(unexplained)
     if spent < look.limits.driver_share * look.active or not look.matters(spent):
         return None
-    in_queries = length(common(rest, queries))
+    in_queries = length(common(unexplained, queries))
     text = (
         f"The driver worked alone for {seconds(spent)} of {seconds(look.active)} since the first job"
-        f" ({_stretches(rest)}): {seconds(in_queries)} within SQL queries, {seconds(spent - in_queries)} outside of"
-        " them."
+        f" ({_stretches(unexplained)}): {seconds(in_queries)} within SQL queries, {seconds(spent - in_queries)}"
+        " outside of them."
     )
     signal = {
         "driver_ns": spent,
-        "stretches": len(rest),
+        "stretches": len(unexplained),
         "in_queries_ns": in_queries,
         "result_bytes": int(look.tasks["result_bytes"].sum()),
         "getting_result_ns": int((look.tasks["done"] - look.tasks["delivered"]).sum()),

@@ -31,19 +31,19 @@ def failed_jobs(look: Look) -> list[Cause]:
     )
     if not failed:
         return []
-    own = [job for job in failed if not _FOLLOWED.search(job.failure)] or failed[:1]
-    followed = [job for job in failed if job not in own]
+    failed_themselves = [job for job in failed if not _FOLLOWED.search(job.failure)] or failed[:1]
+    followed = [job for job in failed if job not in failed_themselves]
     groups: dict[str, list[Job]] = {}
-    for job in own:
+    for job in failed_themselves:
         groups.setdefault(job.failure, []).append(job)
     causes: list[Cause] = []
     counted: list[Interval] = []
     for group in groups.values():
-        after = followed if group[0] is own[0] else []
+        after = followed if group[0] is failed_themselves[0] else []
         spans = united((job.start_ns, job.end_ns) for job in [*group, *after])
-        new = without(spans, counted)
-        counted = united([*counted, *new])
-        causes.append(_cause(look, group, after, length(new)))
+        uncounted = without(spans, counted)
+        counted = united([*counted, *uncounted])
+        causes.append(_cause(look, group, after, length(uncounted)))
     return causes
 
 
@@ -68,6 +68,6 @@ def _cause(look: Look, group: list[Job], after: list[Job], lost: int) -> Cause:
 
 
 def _jobs(jobs: list[Job]) -> str:
-    shown = ", ".join(job.label.removeprefix("job ") for job in jobs[:_SHOWN])
-    more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
-    return f"Job{'s' if len(jobs) > 1 else ''} {shown}{more}"
+    labels = ", ".join(job.label.removeprefix("job ") for job in jobs[:_SHOWN])
+    others = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
+    return f"Job{'s' if len(jobs) > 1 else ''} {labels}{others}"

@@ -45,11 +45,12 @@ def warm_up(schedule: Schedule) -> tuple[I64, dict[tuple[int, int], int]]:
     first
         Stage and attempt to nanoseconds.
     """
-    first = _first_tasks(schedule)
-    rows = first.select(pl.min_horizontal("usual", "extra")).to_series().to_numpy()
-    by_stage = first.unique(["stage", "stage_attempt"], maintain_order=True)
-    return _held(schedule, first["number"].to_numpy(), rows), {
-        (int(s), int(a)): int(ns) for s, a, ns in by_stage.select("stage", "stage_attempt", "usual").iter_rows()
+    first_tasks = _first_tasks(schedule)
+    extra_ns = first_tasks.select(pl.min_horizontal("usual", "extra")).to_series().to_numpy()
+    by_stage = first_tasks.unique(["stage", "stage_attempt"], maintain_order=True)
+    return _held(schedule, first_tasks["number"].to_numpy(), extra_ns), {
+        (int(stage), int(attempt)): int(ns)
+        for stage, attempt, ns in by_stage.select("stage", "stage_attempt", "usual").iter_rows()
     }
 
 
@@ -70,16 +71,16 @@ def settled(schedule: Schedule) -> I64:
     array
         Per task, nanoseconds.
     """
-    first = _first_tasks(schedule)
+    first_tasks = _first_tasks(schedule)
     cold = pl.when("ever").then(COLD_START * pl.col("loading")).otherwise("loading")
-    rows = first.select(pl.min_horizontal("extra", pl.max_horizontal("usual", cold))).to_series().to_numpy()
-    return _held(schedule, first["number"].to_numpy(), rows)
+    extra_ns = first_tasks.select(pl.min_horizontal("extra", pl.max_horizontal("usual", cold))).to_series().to_numpy()
+    return _held(schedule, first_tasks["number"].to_numpy(), extra_ns)
 
 
-def _held(schedule: Schedule, numbers: I64, less: I64) -> I64:
-    held = (schedule.tasks["free"] - schedule.tasks["receipt"]).to_numpy().copy()
-    held[numbers] -= less
-    return held
+def _held(schedule: Schedule, numbers: I64, extra_ns: I64) -> I64:
+    held_ns = (schedule.tasks["free"] - schedule.tasks["receipt"]).to_numpy().copy()
+    held_ns[numbers] -= extra_ns
+    return held_ns
 
 
 def _first_tasks(schedule: Schedule) -> pl.DataFrame:
@@ -93,14 +94,14 @@ def _first_tasks(schedule: Schedule) -> pl.DataFrame:
     key = ["stage", "stage_attempt"]
     order = tasks.sort("receipt", "number")
     ever = order.unique("executor", keep="first", maintain_order=True)["number"]
-    first = order.unique([*key, "core"], keep="first", maintain_order=True)
-    others = (
-        tasks.filter(~pl.col("number").is_in(first["number"].implode()) & pl.col("succeeded"))
+    first_tasks = order.unique([*key, "core"], keep="first", maintain_order=True)
+    later_tasks = (
+        tasks.filter(~pl.col("number").is_in(first_tasks["number"].implode()) & pl.col("succeeded"))
         .group_by(key)
         .agg(pl.col("held").median().alias("typical"), pl.col("deserialize").median().alias("usual_deserialize"))
     )
     extra = (
-        first.join(others, on=key, how="inner", maintain_order="left")
+        first_tasks.join(later_tasks, on=key, how="inner", maintain_order="left")
         .with_columns(
             extra=(pl.col("held") - pl.col("typical")).clip(lower_bound=0).cast(pl.Int64),
             loading=(pl.col("deserialize") - pl.col("usual_deserialize")).clip(lower_bound=0).cast(pl.Int64),

@@ -140,7 +140,7 @@ class Fleet:
             causes do not add up.
         """
         answered = self.answered
-        known = answered.group_by("program").agg(of=pl.len())
+        run_counts = answered.group_by("program").agg(of=pl.len())
         return (
             answered.select("path", "program", "causes")
             .explode("causes")
@@ -150,7 +150,7 @@ class Fleet:
             .agg(pl.col("saved_ns").max())
             .group_by("program", "cause")
             .agg(runs=pl.len(), saved_ns=pl.col("saved_ns").sum())
-            .join(known, on="program")
+            .join(run_counts, on="program")
             .select("program", "cause", "runs", "of", "saved_ns")
             .sort("saved_ns", "program", "cause", descending=[True, False, False])
         )
@@ -201,23 +201,23 @@ def survey(
     check_file_place(file)
     limits = thresholds or Thresholds()
     read_by = hashlib.sha256(orjson.dumps([version("pag-graph"), asdict(limits)])).hexdigest()[:16]
-    known = {row["path"]: row for row in _rows_of(file)}
+    known_rows = {known_row["path"]: known_row for known_row in _rows_of(file)}
     read = 0
     for done, (place, log) in enumerate(logs):
         progress("reading logs", done, len(logs))
         key = _key(place, log, read_by)
-        old = known.get(key["path"])
-        if old is None or any(old[name] != value for name, value in key.items()):
-            known[key["path"]] = {**key, **_row(log, limits)}
+        known_row = known_rows.get(key["path"])
+        if known_row is None or any(known_row[name] != value for name, value in key.items()):
+            known_rows[key["path"]] = {**key, **_row(log, limits)}
             read += 1
             if read % _KEPT_AFTER == 0:
-                _keep(known, file)
-    return Fleet(rows=pl.DataFrame(pl.from_arrow(_keep(known, file))), read=read)
+                _keep(known_rows, file)
+    return Fleet(rows=pl.DataFrame(pl.from_arrow(_keep(known_rows, file))), read=read)
 
 
-def _keep(known: dict[str, dict[str, Any]], file: Path) -> pa.Table:
+def _keep(rows: dict[str, dict[str, Any]], file: Path) -> pa.Table:
     """Replace the file by the rows that are known."""
-    table = pa.Table.from_pylist([known[path] for path in sorted(known)], FLEET)
+    table = pa.Table.from_pylist([rows[path] for path in sorted(rows)], FLEET)
     with whole_file(file) as place:
         pq.write_table(table, place)
     return table
@@ -265,7 +265,7 @@ def _row(files: LogFiles, limits: Thresholds) -> dict[str, Any]:
         "started_ms": log.start_ms,
         "span_ns": diagnosis.span_ns,
         "active_ns": diagnosis.active_ns,
-        **{f"{part}_ns": ns for part, ns in diagnosis.core_ns.items()},
+        **{f"{use}_ns": ns for use, ns in diagnosis.core_ns.items()},
         "replay_error": diagnosis.replay_error,
         "causes": [
             {name: getattr(cause, name) for name in ("cause", "saved_ns", "stage", "text")}
@@ -292,7 +292,7 @@ def _slope(runs: pl.DataFrame) -> float | None:
         return None
     days = latest["started_ms"].to_numpy() / _MS_PER_DAY
     spans = latest["active_ns"].to_numpy()
-    first, second = np.triu_indices(len(days), 1)
-    apart = days[second] - days[first]
-    slopes = (spans[second] - spans[first])[apart > 0] / apart[apart > 0]
+    earlier, later = np.triu_indices(len(days), 1)
+    apart = days[later] - days[earlier]
+    slopes = (spans[later] - spans[earlier])[apart > 0] / apart[apart > 0]
     return float(np.median(slopes)) if slopes.size else None

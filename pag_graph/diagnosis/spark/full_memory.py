@@ -32,28 +32,28 @@ def memory_under(look: Look) -> list[Cause]:
     rows = look.schedule.executors
     codes = [code for name, code in rows.select("executor", "code").iter_rows() if name in peaks]
     full = look.tasks["executor"].is_in(codes).to_numpy()
-    lost = [each for each in (collected(look), spilled(look)) if each.keys]
-    parts = [(each.tasks, np.where(full[each.tasks], each.time, 0)) for each in lost]
-    if not parts:
+    lost = [one_loss for one_loss in (collected(look), spilled(look)) if one_loss.keys]
+    full_heap_parts = [(one_loss.tasks, np.where(full[one_loss.tasks], one_loss.time, 0)) for one_loss in lost]
+    if not full_heap_parts:
         return []
-    changed = Shorter(parts)
+    changed = Shorter(full_heap_parts)
     saved = look.saved(changed)
     if not look.matters(saved):
         return []
-    own = look.tasks.filter(pl.Series(full))
-    gc, spilt = int(own["gc"].sum()), int(own["disk_spilled_bytes"].sum())
-    name, peak = max(peaks.items(), key=lambda item: (item[1], item[0]))
+    full_heap_tasks = look.tasks.filter(pl.Series(full))
+    gc, spilt = int(full_heap_tasks["gc"].sum()), int(full_heap_tasks["disk_spilled_bytes"].sum())
+    name, peak = max(peaks.items(), key=lambda executor_peak: (executor_peak[1], executor_peak[0]))
     text = (
         f"{len(peaks)} of {rows.height} executor{'s' if rows.height > 1 else ''} had a full heap ({name}:"
         f" {peak / 2**20:,.0f} of {heap / 2**20:,.0f} MiB): tasks there spent"
-        f" {gc / max(int(own['run'].sum()), 1):.0%} of their run time collecting garbage, and spilled"
+        f" {gc / max(int(full_heap_tasks['run'].sum()), 1):.0%} of their run time collecting garbage, and spilled"
         f" {spilt / 2**20:,.0f} MiB."
     )
     signal = {"heap_bytes": heap, "peak_bytes": peak, "executors": sorted(peaks), "gc_ns": gc, "spilled_bytes": spilt}
     change = of_setting(look.schedule.log, _setting_of(look), f"{heap * 2 >> 20}m")
     traps = ("A heap holds garbage too: full is not too small, unless collecting or spilling takes time.",)
-    told = {"signal": signal, "changes": (change,), "traps": traps, "bound": True, "changed": changed}
-    return [look.cause("memory_under", saved, text, **told)]
+    facts = {"signal": signal, "changes": (change,), "traps": traps, "bound": True, "changed": changed}
+    return [look.cause("memory_under", saved, text, **facts)]
 
 
 def _full_heaps(look: Look) -> dict[str, int]:
@@ -61,9 +61,9 @@ def _full_heaps(look: Look) -> dict[str, int]:
     heap, memory = _heap_bytes(look), look.schedule.log.memory
     if heap is None or not memory.height:
         return {}
-    known = set(look.schedule.executors["executor"].to_list())
+    registered = set(look.schedule.executors["executor"].to_list())
     rows = memory.filter(pl.col("heap_bytes") >= look.limits.full_heap * heap).select("executor", "heap_bytes")
-    return {name: peak for name, peak in rows.iter_rows() if name in known}
+    return {name: peak for name, peak in rows.iter_rows() if name in registered}
 
 
 def _heap_bytes(look: Look) -> int | None:

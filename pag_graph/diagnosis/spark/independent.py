@@ -49,20 +49,20 @@ def independent_jobs(schedule: Schedule, text: str) -> list[list[int]]:
     InvalidParameterError
         If there is no such job or query, one is named twice, or there is only one.
     """
-    known: dict[str, list[int]] = {}
+    members_by_name: dict[str, list[int]] = {}
     for index, job in enumerate(schedule.jobs):
         if job.number is not None:
-            known.setdefault(str(job.number), []).append(index)
-            known.setdefault(f"job {job.number}", []).append(index)
+            members_by_name.setdefault(str(job.number), []).append(index)
+            members_by_name.setdefault(f"job {job.number}", []).append(index)
             if job.unit != f"job {job.number}":
-                known.setdefault(job.unit, []).append(index)
+                members_by_name.setdefault(job.unit, []).append(index)
     names = [name.strip() for name in text.split(",")]
-    strange = [name for name in names if name not in known]
+    strange = [name for name in names if name not in members_by_name]
     if strange:
-        there = ", ".join(dict.fromkeys(job.unit for job in schedule.jobs[:_SHOWN]))
-        message = f"There is no job or query {strange[0]!r} in the log, which begins with {there or 'none'}."
+        examples = ", ".join(dict.fromkeys(job.unit for job in schedule.jobs[:_SHOWN]))
+        message = f"There is no job or query {strange[0]!r} in the log, which begins with {examples or 'none'}."
         raise InvalidParameterError(message, _EXAMPLE)
-    members = [known[name] for name in names]
+    members = [members_by_name[name] for name in names]
     if len(members) < 2 or len({index for jobs in members for index in jobs}) < sum(map(len, members)):  # noqa: PLR2004
         message = f"{text!r} does not name at least two jobs or queries that have no job in common."
         raise InvalidParameterError(message, _EXAMPLE)
@@ -105,35 +105,44 @@ def without_waits(plan: WorkPlan, members: Sequence[Collection[int]], *, driver:
         # Chains may be longer than calls nest: those below are looked at first.
         waiting = [job]
         while waiting:
-            last = waiting[-1]
-            lower = [other for other in _waits(plan, last) if other in element and other not in ways]
-            if lower and last not in ways:
-                waiting += lower
+            top = waiting[-1]
+            below = [
+                predecessor for predecessor in _waits(plan, top) if predecessor in element and predecessor not in ways
+            ]
+            if below and top not in ways:
+                waiting += below
                 continue
             waiting.pop()
             ways.setdefault(
-                last, _way(plan, last, {other: ways[other] for other in _waits(plan, last) if other in ways})
+                top,
+                _way(
+                    plan,
+                    top,
+                    {predecessor: ways[predecessor] for predecessor in _waits(plan, top) if predecessor in ways},
+                ),
             )
         return ways[job]
 
     jobs = list(plan.jobs)
     for job, place in element.items():
-        freed = [other for other in _waits(plan, job) if element.get(other, place) != place]
+        freed = [predecessor for predecessor in _waits(plan, job) if element.get(predecessor, place) != place]
         if not freed:
             continue
-        own, over = plan.jobs[job], [pass_over(other) for other in freed]
-        kept = {other for other in own.after if element.get(other, place) == place}
-        begun = [way.begun for way in over if way.begun >= 0] + ([own.begun] if own.begun not in {-1, *freed} else [])
-        gap = (
-            max(way.whole_ns for way in over) + own.gap_ns
-            if driver == "one by one"
-            else max(own.gap_ns, *(way.root_ns for way in over))
+        planned, passed = plan.jobs[job], [pass_over(predecessor) for predecessor in freed]
+        after_within = {predecessor for predecessor in planned.after if element.get(predecessor, place) == place}
+        begins = [passed_way.begun for passed_way in passed if passed_way.begun >= 0] + (
+            [planned.begun] if planned.begun not in {-1, *freed} else []
         )
-        after = kept.union(*(way.after for way in over))
-        jobs[job] = replace(own, after=tuple(sorted(after)), begun=max(begun, default=-1), gap_ns=gap)
-    for job, planned in enumerate(plan.jobs):
-        if job not in element and any(other in element for other in planned.after):
-            jobs[job] = replace(planned, after=_with_members(plan, planned.after, element))
+        gap = (
+            max(passed_way.whole_ns for passed_way in passed) + planned.gap_ns
+            if driver == "one by one"
+            else max(planned.gap_ns, *(passed_way.root_ns for passed_way in passed))
+        )
+        after = after_within.union(*(passed_way.after for passed_way in passed))
+        jobs[job] = replace(planned, after=tuple(sorted(after)), begun=max(begins, default=-1), gap_ns=gap)
+    for job, waiting_job in enumerate(plan.jobs):
+        if job not in element and any(predecessor in element for predecessor in waiting_job.after):
+            jobs[job] = replace(waiting_job, after=_with_members(plan, waiting_job.after, element))
     return replace(plan, jobs=tuple(jobs), last=_with_members(plan, plan.last, element))
 
 
@@ -144,26 +153,28 @@ def _waits(plan: WorkPlan, job: int) -> list[int]:
 
 def _way(plan: WorkPlan, job: int, over: Mapping[int, _Way]) -> _Way:
     planned = plan.jobs[job]
-    after = frozenset(other for other in planned.after if other not in over).union(
-        *(way.after for way in over.values())
+    after = frozenset(predecessor for predecessor in planned.after if predecessor not in over).union(
+        *(passed_way.after for passed_way in over.values())
     )
-    begun = max([*(way.begun for way in over.values()), *([] if planned.begun in over else [planned.begun])])
-    whole = planned.gap_ns + max((way.whole_ns for way in over.values()), default=0)
-    root = max((way.root_ns for way in over.values()), default=planned.gap_ns)
-    return _Way(after, begun, whole, root)
+    begins = max(
+        [*(passed_way.begun for passed_way in over.values()), *([] if planned.begun in over else [planned.begun])]
+    )
+    whole_ns = planned.gap_ns + max((passed_way.whole_ns for passed_way in over.values()), default=0)
+    root_ns = max((passed_way.root_ns for passed_way in over.values()), default=planned.gap_ns)
+    return _Way(after, begins, whole_ns, root_ns)
 
 
 def _with_members(plan: WorkPlan, after: Collection[int], element: Mapping[int, int]) -> tuple[int, ...]:
     """Return what is waited for, with all independent jobs that it came after."""
-    known = set(after)
+    predecessors = set(after)
     waiting = [job for job in after if job in element]
-    seen = set(waiting)
+    independent = set(waiting)
     while waiting:
-        for other in _waits(plan, waiting.pop()):
-            if other not in seen and other in element:
-                seen.add(other)
-                waiting.append(other)
-    return tuple(sorted(known | seen))
+        for predecessor in _waits(plan, waiting.pop()):
+            if predecessor not in independent and predecessor in element:
+                independent.add(predecessor)
+                waiting.append(predecessor)
+    return tuple(sorted(predecessors | independent))
 
 
 def what_if_independent(schedule: Schedule, diagnosis: Diagnosis, text: str) -> WhatIf:
@@ -187,9 +198,9 @@ def what_if_independent(schedule: Schedule, diagnosis: Diagnosis, text: str) -> 
         list_schedule(without_waits(diagnosis.plan, members, driver=driver), diagnosis.cores)
         for driver in ("at once", "one by one")
     ]
-    least, most = min(ends), max(ends)
-    told = diagnosis.estimate((least + most) // 2)
-    error = told.error_ns + (most - least + 1) // 2
-    reliable = told.reliable and most - least <= _ONE_NUMBER * diagnosis.active_ns
-    end = Estimate(told.ns, error, reliable)
-    return WhatIf(f"{text} at once", end, Estimate(diagnosis.simulated_ns - told.ns, error, reliable))
+    shortest, longest = min(ends), max(ends)
+    middle = diagnosis.estimate((shortest + longest) // 2)
+    error = middle.error_ns + (longest - shortest + 1) // 2
+    reliable = middle.reliable and longest - shortest <= _ONE_NUMBER * diagnosis.active_ns
+    end = Estimate(middle.ns, error, reliable)
+    return WhatIf(f"{text} at once", end, Estimate(diagnosis.simulated_ns - middle.ns, error, reliable))

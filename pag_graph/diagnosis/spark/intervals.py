@@ -21,13 +21,13 @@ def united(intervals: Iterable[Interval]) -> list[Interval]:
     >>> united([(5, 9), (0, 3), (2, 4), (7, 7)])
     [(0, 4), (5, 9)]
     """
-    out: list[Interval] = []
+    disjoint: list[Interval] = []
     for start, end in sorted(intervals):
-        if out and start <= out[-1][1]:
-            out[-1] = (out[-1][0], max(out[-1][1], end))
+        if disjoint and start <= disjoint[-1][1]:
+            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
         elif end > start:
-            out.append((start, end))
-    return out
+            disjoint.append((start, end))
+    return disjoint
 
 
 def without(intervals: Iterable[Interval], cut: Iterable[Interval]) -> list[Interval]:
@@ -38,7 +38,7 @@ def without(intervals: Iterable[Interval], cut: Iterable[Interval]) -> list[Inte
     >>> without([(0, 10)], [(2, 3), (8, 12)])
     [(0, 2), (3, 8)]
     """
-    out: list[Interval] = []
+    remaining: list[Interval] = []
     holes = united(cut)
     for start, end in united(intervals):
         reached = start
@@ -48,11 +48,11 @@ def without(intervals: Iterable[Interval], cut: Iterable[Interval]) -> list[Inte
             if low >= end:
                 break
             if low > reached:
-                out.append((reached, low))
+                remaining.append((reached, low))
             reached = max(reached, high)
         if reached < end:
-            out.append((reached, end))
-    return out
+            remaining.append((reached, end))
+    return remaining
 
 
 def common(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
@@ -63,8 +63,8 @@ def common(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[In
     >>> common([(0, 10), (20, 30)], [(5, 25)])
     [(5, 10), (20, 25)]
     """
-    first = united(intervals)
-    return without(first, without(first, others))
+    disjoint = united(intervals)
+    return without(disjoint, without(disjoint, others))
 
 
 def length(intervals: Iterable[Interval]) -> int:

@@ -28,8 +28,8 @@ _THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 
 def joins(look: Look) -> list[Cause]:
     """Find joins that shuffle a large side for a small one, and joins that make far more rows than they read."""
-    found = [*(_broadcast_missed(look, node) for node in look.plans.named(*_SHUFFLED)), *_exploding(look)]
-    return [cause for cause in found if cause is not None]
+    causes = [*(_broadcast_missed(look, node) for node in look.plans.named(*_SHUFFLED)), *_exploding(look)]
+    return [cause for cause in causes if cause is not None]
 
 
 def _exchange(node: PlanNode) -> PlanNode | None:
@@ -55,27 +55,31 @@ def _broadcast_missed(look: Look, join: PlanNode) -> Cause | None:
     small = min(sides, default=None)
     if small is None or not 0 < small[0] <= limit:
         return None
-    other, sent = exchanges[1 - small[1]], exchanges[small[1]]
-    if other is None or sent is None or small[0] > look.limits.small_side * other.total("data size"):
+    large_exchange, small_exchange = exchanges[1 - small[1]], exchanges[small[1]]
+    if (
+        large_exchange is None
+        or small_exchange is None
+        or small[0] > look.limits.small_side * large_exchange.total("data size")
+    ):
         return None
-    keys, changed = _without_shuffle(look, join, other)
+    keys, changed = _without_shuffle(look, join, large_exchange)
     if not keys:
         return None
     saved = look.saved_in(keys, changed)
     if not look.matters(saved):
         return None
     stage = max(look.plans.stages([join]), key=lambda key: look.plans.run_ns[key])
-    rows = "" if sent.rows is None else f" ({sent.rows:,} rows)"
+    rows = "" if small_exchange.rows is None else f" ({small_exchange.rows:,} rows)"
     text = (
         f"{look.stage_name(*stage)}: {join.name} shuffles both sides, and one of them is only"
-        f" {small[0] / 2**20:,.1f} MiB{rows}; the other is {other.total('data size') / 2**20:,.1f} MiB."
+        f" {small[0] / 2**20:,.1f} MiB{rows}; the other is {large_exchange.total('data size') / 2**20:,.1f} MiB."
     )
     log, place = look.schedule.log, f"stage {stage[0]}, {join.label}"
     signal = {
         "small_bytes": small[0],
-        "small_rows": sent.rows,
-        "large_bytes": other.total("data size"),
-        "large_rows": other.rows,
+        "small_rows": small_exchange.rows,
+        "large_bytes": large_exchange.total("data size"),
+        "large_rows": large_exchange.rows,
         "limit_bytes": limit,
         "join": join.detail,
         "query": join.execution,
@@ -85,12 +89,12 @@ def _broadcast_missed(look: Look, join: PlanNode) -> Cause | None:
         of_program("the join", join.name, "broadcast(small side)", place),
     )
     traps = (
-        f"It is small beside the other: {small[0] / max(other.total('data size'), 1):.1%}.",
+        f"It is small beside the other: {small[0] / max(large_exchange.total('data size'), 1):.1%}.",
         f"The kind of join ({join.detail}) lets this side be sent to all.",
         f"It fits: {limit / 2**20:,.0f} MiB are allowed by the memory of driver and executors.",
     )
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
-    return look.cause("broadcast_missed", saved, text, stage=stage[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("broadcast_missed", saved, text, stage=stage[0], bound=True, **facts)
 
 
 def _most_to_send(look: Look, query: int) -> int:
@@ -109,7 +113,7 @@ def _rounded_up(size: int) -> int:
     return max(1, -(-2 * size // 2**20)) * 2**20
 
 
-def _without_shuffle(look: Look, join: PlanNode, other: PlanNode) -> tuple[list[tuple[int, int]], Shorter]:
+def _without_shuffle(look: Look, join: PlanNode, large_exchange: PlanNode) -> tuple[list[tuple[int, int]], Shorter]:
     """Return the stages that a broadcast changes, and what it takes from them at most.
 
     The large side is not written, read, and sorted any more. Its writing stage loses the time of the shuffle write or
@@ -118,25 +122,27 @@ def _without_shuffle(look: Look, join: PlanNode, other: PlanNode) -> tuple[list[
     """
     plans = look.plans
     moved_rows = sum(side.rows or 0 for side in join.children)
-    most = moved_rows * look.limits.shuffle_row_ns
+    most_ns = moved_rows * look.limits.shuffle_row_ns
     shares: dict[tuple[int, int], float] = {}
     joining = plans.stages([join])
     for key in joining:
         # What other nodes of the stage take by their own timers stays.
-        kept = sum(
+        timed_elsewhere_ns = sum(
             node.counted.get(timer, {}).get(key, 0)
             for node in plans.of_stage.get(key, ())
             for timer in ("scan time", "time to execute Python code", "task commit time")
         )
-        made = max(0, join.total("number of output rows") - (other.rows or 0))
-        reading = moved_rows / max(moved_rows + made, 1)
-        shares[key] = min(1 - kept / plans.run_ns[key], reading, most / plans.run_ns[key])
-    for key in other.counted.get("shuffle write time", {}):
+        made_rows = max(0, join.total("number of output rows") - (large_exchange.rows or 0))
+        reading = moved_rows / max(moved_rows + made_rows, 1)
+        shares[key] = min(1 - timed_elsewhere_ns / plans.run_ns[key], reading, most_ns / plans.run_ns[key])
+    for key in large_exchange.counted.get("shuffle write time", {}):
         if key in plans.run_ns and key not in joining:
             nodes = [node for node in plans.of_stage[key] if node.rows]
-            moved = sum(node.rows or 0 for node in nodes)
-            write = other.counted["shuffle write time"][key] / plans.run_ns[key]
-            shares[key] = max(write, min((other.rows or 0) / max(moved, 1), most / plans.run_ns[key]))
+            flowing_rows = sum(node.rows or 0 for node in nodes)
+            write = large_exchange.counted["shuffle write time"][key] / plans.run_ns[key]
+            shares[key] = max(
+                write, min((large_exchange.rows or 0) / max(flowing_rows, 1), most_ns / plans.run_ns[key])
+            )
     keys = sorted(shares)
     return keys, look.cut(keys, lambda key: shares[key])
 
@@ -162,17 +168,19 @@ def _exploded(look: Look, join: PlanNode) -> Cause | None:
     keys = sorted(look.plans.stages([join, *join.above()]))
     share = 1 - larger / made
     flowing = max(0.0, 1 - larger / max(join.total("number of output rows"), 1))
-    own = look.plans.stages([join])
-    comparing = made * look.limits.pair_ns / max(sum(look.plans.run_ns[key] for key in own), 1) if pairs else 0.0
+    join_stages = look.plans.stages([join])
+    comparing = (
+        made * look.limits.pair_ns / max(sum(look.plans.run_ns[key] for key in join_stages), 1) if pairs else 0.0
+    )
     # Comparisons take time where the join runs, and rows wherever they flow.
-    changed = look.cut(keys, lambda key: max(flowing, min(share, comparing)) if key in own else flowing)
+    changed = look.cut(keys, lambda key: max(flowing, min(share, comparing)) if key in join_stages else flowing)
     saved = look.saved_in(keys, changed)
     if not look.matters(saved):
         return None
     stage = max(look.plans.stages([join]), key=lambda key: look.plans.run_ns[key])
-    what = "compares every row with every row" if pairs else "makes rows"
+    doing = "compares every row with every row" if pairs else "makes rows"
     text = (
-        f"{look.stage_name(*stage)}: {join.name} {what}: {made:,} {'pairs' if pairs else 'rows'} of {left:,} and"
+        f"{look.stage_name(*stage)}: {join.name} {doing}: {made:,} {'pairs' if pairs else 'rows'} of {left:,} and"
         f" {right:,} rows, {made / larger:,.0f} for each of the larger side."
     )
     signal = {
@@ -188,5 +196,5 @@ def _exploded(look: Look, join: PlanNode) -> Cause | None:
         of_program("the join", f"{join.name}, {made:,} of {larger:,}", proposed, f"stage {stage[0]}, {join.label}"),
     )
     traps = ("All these rows can be wanted: whether they are is not in the log.",)
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
-    return look.cause("exploding_join", saved, text, stage=stage[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("exploding_join", saved, text, stage=stage[0], bound=True, **facts)

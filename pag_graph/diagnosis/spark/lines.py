@@ -82,7 +82,7 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
         lines.append("Also seen, each too little to matter: " + "; ".join(cause.text for cause in diagnosis.minor))
     if diagnosis.suspicions:
         lines.append("Worth a look, though the log does not say how much time it took:")
-        lines += [f"  {each.node}: {each.text} {each.advice}" for each in diagnosis.suspicions[:top]]
+        lines += [f"  {pattern.node}: {pattern.text} {pattern.advice}" for pattern in diagnosis.suspicions[:top]]
     if diagnosis.costs:
         lines.append("What could be given back, without time to save:")
         lines += [f"  {cost_text(cost)}" for cost in diagnosis.costs]
@@ -90,32 +90,36 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     for title, rows in answer.shares.items():
         if title == "query" and len(rows) == 1:
             continue
-        shown = [f"{row['key']} {row['share']:.0%}" for row in rows[:top]]
-        lines.append(f"  by {title}: " + ", ".join(shown) + (", ..." if len(rows) > top else ""))
+        shares = [f"{path_row['key']} {path_row['share']:.0%}" for path_row in rows[:top]]
+        lines.append(f"  by {title}: " + ", ".join(shares) + (", ..." if len(rows) > top else ""))
     if answer.plan_nodes:
-        shown = [f"{row['name']} {seconds(row['path_ns'])}" for row in answer.plan_nodes[:top] if row["path_ns"]]
-        lines.append("  by plan node: " + ", ".join(shown))
+        shares = [
+            f"{node_row['name']} {seconds(node_row['path_ns'])}"
+            for node_row in answer.plan_nodes[:top]
+            if node_row["path_ns"]
+        ]
+        lines.append("  by plan node: " + ", ".join(shares))
     lines.append(
         f"  {answer.explained:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
     )
     busy = diagnosis.core_ns
-    whole = max(sum(busy.values()), 1)
-    used, wasted, idle = (f"{busy[name] / whole:.0%}" for name in ("busy", "wasted", "idle"))
+    core_time_ns = max(sum(busy.values()), 1)
+    used, wasted, idle = (f"{busy[name] / core_time_ns:.0%}" for name in ("busy", "wasted", "idle"))
     lines += [
         "",
         f"Core time since the first job: {used} in tasks that counted, {wasted} wasted on others, {idle} idle.",
     ]
     if answer.what_if:
         lines += ["", "What if (the recorded tasks scheduled again):"]
-        lines += [f"  {row.change}: {row.saving.text(seconds)} sooner" for row in answer.what_if[:top]]
+        lines += [f"  {what_if.change}: {what_if.saving.text(seconds)} sooner" for what_if in answer.what_if[:top]]
     if answer.cores:
-        lines.append("  " + ", ".join(_cores_text(row, diagnosis) for row in answer.cores))
+        lines.append("  " + ", ".join(_cores_text(prediction, diagnosis) for prediction in answer.cores))
         lines.append(f"  ({replay_text(diagnosis)})")
     counted = ", ".join(f"{count} x {name}" for name, count in answer.findings.items())
     if counted:
         lines += ["", f"Findings: {counted}."]
     if diagnosis.not_recorded:
-        lines.append("Not in this log: " + "; ".join(each.text for each in diagnosis.not_recorded) + ".")
+        lines.append("Not in this log: " + "; ".join(missing.text for missing in diagnosis.not_recorded) + ".")
     return [printable(line) for line in lines]
 
 
@@ -150,21 +154,23 @@ def change_rows(diagnosis: Diagnosis) -> list[list[str]]:
         after = "" if cause.cumulative is None else cause.cumulative.text(seconds)
         saving = saving_text(cause, diagnosis.active_ns)
         for number, change in enumerate(cause.changes or (None,)):
-            what = [cause.advice, "", ""] if change is None else _spelt(change)
-            rows.append([cause.title if number == 0 else "", *what, *((saving, after) if number == 0 else ("", ""))])
+            change_cells = [cause.advice, "", ""] if change is None else _spelt(change)
+            rows.append(
+                [cause.title if number == 0 else "", *change_cells, *((saving, after) if number == 0 else ("", ""))]
+            )
     return rows
 
 
 def _spelt(change: Change) -> list[str]:
     recorded = "unknown" if change.recorded is None else change.recorded
-    known = f" ({change.source})" if change.source in {"query", "default"} else ""
+    origin = f" ({change.source})" if change.source in {"query", "default"} else ""
     place = f", in {change.place}" if change.place else ""
-    return [f"{change.what}{place}", f"{recorded}{known}", change.proposed]
+    return [f"{change.what}{place}", f"{recorded}{origin}", change.proposed]
 
 
 def _largest_savings(answer: SparkAnswer) -> str:
     rows = answer.what_if[:_SAVINGS]
-    return "; ".join(f"{row.change}: {row.saving.text(seconds)}" for row in rows)
+    return "; ".join(f"{what_if.change}: {what_if.saving.text(seconds)}" for what_if in rows)
 
 
 def _cumulative_lines(diagnosis: Diagnosis) -> list[str]:
@@ -172,27 +178,27 @@ def _cumulative_lines(diagnosis: Diagnosis) -> list[str]:
     ends = [(number, cause.cumulative) for number, cause in enumerate(diagnosis.causes, 1) if cause.cumulative]
     if len(ends) < 2:  # noqa: PLR2004 several add up, or do not
         return []
-    told = ", ".join(f"{number}: {end.text(seconds)}" for number, end in ends)
-    return [f"  With each change and those before it the application takes at least: {told}."]
+    spelt_ends = ", ".join(f"{number}: {end.text(seconds)}" for number, end in ends)
+    return [f"  With each change and those before it the application takes at least: {spelt_ends}."]
 
 
 def saving_text(cause: Cause, active_ns: int) -> str:
     """Spell what would be saved without a cause, as a time and a share of the time since the first job."""
-    part = cause.saving.text(lambda ns: f"{ns / active_ns:.0%}")
-    most = "at most " if cause.bound and cause.saving.reliable else ""
-    return f"{most}{cause.saving.text(seconds)} ({part} of the time since the first job)"
+    share = cause.saving.text(lambda ns: f"{ns / active_ns:.0%}")
+    at_most = "at most " if cause.bound and cause.saving.reliable else ""
+    return f"{at_most}{cause.saving.text(seconds)} ({share} of the time since the first job)"
 
 
-def _cores_text(row: WithCores, diagnosis: Diagnosis) -> str:
-    if row.recorded:
-        return f"{row.label} {seconds(diagnosis.span_ns)}"
-    return f"{row.label} {row.end.text(seconds)}"
+def _cores_text(prediction: WithCores, diagnosis: Diagnosis) -> str:
+    if prediction.recorded:
+        return f"{prediction.label} {seconds(diagnosis.span_ns)}"
+    return f"{prediction.label} {prediction.end.text(seconds)}"
 
 
 def replay_text(diagnosis: Diagnosis) -> str:
     """Say how far off the replay of what was recorded is, and what follows from it."""
-    told = (
+    replay = (
         f"scheduled again with the recorded cores: {seconds(diagnosis.simulated_ns)}, off by"
         f" {diagnosis.replay_error:+.1%} of the time since the first job"
     )
-    return told if diagnosis.reliable else f"{told}: too far for single numbers, so replayed times are intervals"
+    return replay if diagnosis.reliable else f"{replay}: too far for single numbers, so replayed times are intervals"

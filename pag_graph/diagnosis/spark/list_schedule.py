@@ -119,7 +119,7 @@ def list_schedule(
     O(tasks log tasks), however many cores there are: those that no task needs are never looked at. Deterministic: ties
     by job, stage and order of launch; of the free cores the first one is taken.
     """
-    groups = [known for group in cores if (known := Cores(*group)).cores > 0]
+    groups = [cores_group for group in cores if (cores_group := Cores(*group)).cores > 0]
     if not any(group.until is None for group in groups):
         message = "There is no core on which all tasks could run."
         raise InvalidParameterError(message, "Give at least one core.")
@@ -160,14 +160,14 @@ class _Run:
         self.first_stages: dict[int, list[int]] = {}
         self.after_task: dict[int, list[int]] = {}
         for index, job in enumerate(plan.jobs):
-            for other in job.after:
-                self.job_next.setdefault(other, []).append(index)
+            for parent in job.after:
+                self.job_next.setdefault(parent, []).append(index)
             if job.begun >= 0:
                 self.job_forks.setdefault(job.begun, []).append(index)
         for index, stage in enumerate(plan.stages):
             self.open_stages[stage.job] += 1
-            for other in stage.after:
-                self.stage_next.setdefault(other, []).append(index)
+            for parent in stage.after:
+                self.stage_next.setdefault(parent, []).append(index)
             if not stage.after:
                 self.first_stages.setdefault(stage.job, []).append(index)
             for place, task in enumerate(stage.tasks):
@@ -178,36 +178,36 @@ class _Run:
 
     def end(self) -> int:
         plan = self.plan
-        for number, group in enumerate(self.groups):
-            heapq.heappush(self.events, (group.since, _CORE, self.bounds[number], 0))
+        for group_number, group in enumerate(self.groups):
+            heapq.heappush(self.events, (group.since, _CORE, self.bounds[group_number], 0))
         for index, job in enumerate(plan.jobs):
             if not job.after and job.begun < 0:
                 heapq.heappush(self.events, (job.gap_ns, _JOB, index, 0))
         while self.events:
             now = self.events[0][0]
             while self.events and self.events[0][0] == now:
-                _, kind, first, second = heapq.heappop(self.events)
-                self._happen(now, kind, first, second)
+                _, kind, number, core = heapq.heappop(self.events)
+                self._happen(now, kind, number, core)
             self._assign(now)
         return max((self.job_end.get(job, 0) for job in plan.last), default=0) + plan.tail_ns
 
-    def _happen(self, now: int, kind: int, first: int, second: int) -> None:
+    def _happen(self, now: int, kind: int, number: int, core: int) -> None:
         if kind == _DONE:
-            heapq.heappush(self.free, second)
-            self._task_done(now, first)
+            heapq.heappush(self.free, core)
+            self._task_done(now, number)
         elif kind == _CORE:
-            heapq.heappush(self.free, first)
+            heapq.heappush(self.free, number)
         elif kind == _JOB:
-            self._job_begins(now, first)
+            self._job_begins(now, number)
         elif kind == _STAGE:
-            self._stage_begins(now, first)
+            self._stage_begins(now, number)
         else:
-            self._enqueue(first)
+            self._enqueue(number)
 
     def _job_begins(self, now: int, job: int) -> None:
         self.job_begin[job] = now
-        for other in self.job_forks.get(job, ()):
-            self._job_waits_less(now, other)
+        for fork in self.job_forks.get(job, ()):
+            self._job_waits_less(now, fork)
         stages = self.first_stages.get(job, ())
         for stage in stages:
             heapq.heappush(self.events, (now + self.plan.stages[stage].gap_ns, _STAGE, stage, 0))
@@ -219,14 +219,14 @@ class _Run:
         if not self.job_left[job]:
             heapq.heappush(self.events, (now + self.plan.jobs[job].gap_ns, _JOB, job, 0))
 
-    def _job_done(self, at: int, job: int) -> None:
-        self.job_end[job] = at
-        for other in self.job_next.get(job, ()):
-            # Its begin lies at or after `at`: the latest of its predecessors counts it down last.
-            self.job_left[other] -= 1
-            if not self.job_left[other]:
-                latest = max(self.job_end[before] for before in self.plan.jobs[other].after)
-                heapq.heappush(self.events, (latest + self.plan.jobs[other].gap_ns, _JOB, other, 0))
+    def _job_done(self, end_ns: int, job: int) -> None:
+        self.job_end[job] = end_ns
+        for next_job in self.job_next.get(job, ()):
+            # Its begin lies at or after `end_ns`: the latest of its predecessors counts it down last.
+            self.job_left[next_job] -= 1
+            if not self.job_left[next_job]:
+                latest = max(self.job_end[before] for before in self.plan.jobs[next_job].after)
+                heapq.heappush(self.events, (latest + self.plan.jobs[next_job].gap_ns, _JOB, next_job, 0))
 
     def _stage_begins(self, now: int, stage: int) -> None:
         if not self.open_tasks[stage]:
@@ -249,8 +249,8 @@ class _Run:
         heapq.heappush(self.ready, (self.plan.stages[stage].job, stage, self.position[task], task))
 
     def _task_done(self, now: int, task: int) -> None:
-        for other in self.after_task.get(task, ()):
-            self._enqueue(other)
+        for follower in self.after_task.get(task, ()):
+            self._enqueue(follower)
         stage = self.stage_of[task]
         self.open_tasks[stage] -= 1
         if not self.open_tasks[stage]:
@@ -258,10 +258,10 @@ class _Run:
 
     def _stage_done(self, now: int, stage: int) -> None:
         self.stage_end[stage] = now
-        for other in self.stage_next.get(stage, ()):
-            self.stage_left[other] -= 1
-            if not self.stage_left[other]:
-                heapq.heappush(self.events, (now + self.plan.stages[other].gap_ns, _STAGE, other, 0))
+        for next_stage in self.stage_next.get(stage, ()):
+            self.stage_left[next_stage] -= 1
+            if not self.stage_left[next_stage]:
+                heapq.heappush(self.events, (now + self.plan.stages[next_stage].gap_ns, _STAGE, next_stage, 0))
         job = self.plan.stages[stage].job
         self.open_stages[job] -= 1
         if not self.open_stages[job]:

@@ -232,8 +232,8 @@ class Shorter:
 
     def __call__(self, durations: I64) -> None:
         """Shorten durations in place."""
-        for numbers, less in self.parts:
-            durations[numbers] = np.maximum(durations[numbers] - less, 0)
+        for numbers, cut_ns in self.parts:
+            durations[numbers] = np.maximum(durations[numbers] - cut_ns, 0)
 
 
 class Look:
@@ -307,9 +307,9 @@ class Look:
 
     def stage_name(self, stage: int, attempt: int = 0) -> str:
         """Return what people call a stage: its number and what it does."""
-        _, _, what = self._labels.get((stage, attempt), "").partition(": ")
+        _, _, doing = self._labels.get((stage, attempt), "").partition(": ")
         again = f", attempt {attempt + 1}" if attempt else ""
-        return f"Stage {stage}{again}" + (f" ({what})" if what else "")
+        return f"Stage {stage}{again}" + (f" ({doing})" if doing else "")
 
     def ends(self, *, durations: I64 | None = None, **more: Any) -> int:
         """Return when the application ends if it is replayed: on the recorded cores unless `cores` says others."""
@@ -332,11 +332,11 @@ class Look:
         """
         parts: list[tuple[I64, I64]] = []
         for key in sorted(stages):
-            own = self.by_stage.get(key)
-            if own is not None:
-                numbers, run = own["number"].to_numpy(), own["run"].to_numpy()
+            stage_tasks = self.by_stage.get(key)
+            if stage_tasks is not None:
+                numbers, run = stage_tasks["number"].to_numpy(), stage_tasks["run"].to_numpy()
                 if warm:
-                    run = np.maximum(run - (own["held"].to_numpy() - self.warm[numbers]), 0)
+                    run = np.maximum(run - (stage_tasks["held"].to_numpy() - self.warm[numbers]), 0)
                 parts.append((numbers, (run * min(max(share(key), 0.0), 1.0)).astype(np.int64)))
         return Shorter(parts)
 

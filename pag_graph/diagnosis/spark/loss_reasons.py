@@ -120,10 +120,10 @@ def proposed_for(log: SparkLog, name: str) -> tuple[Change, ...]:
     recorded, source = setting(log, _OVERHEAD)
     stated = bytes_of(recorded, unit="m")
     overhead = max(_LEAST_OVERHEAD, int(_factor(log) * heap)) if stated is None else stated
-    shown = f"{overhead >> 20}m"
-    return (Change(_OVERHEAD, shown, "default" if stated is None else source, f"{overhead * 2 >> 20}m"),)
+    overhead_now = f"{overhead >> 20}m"
+    return (Change(_OVERHEAD, overhead_now, "default" if stated is None else source, f"{overhead * 2 >> 20}m"),)
 
 
 def _factor(log: SparkLog) -> float:
-    value = setting(log, _FACTOR).value or ""
-    return float(value) if value and _SHARE.fullmatch(value) and value != "." else _USUAL_FACTOR
+    factor = setting(log, _FACTOR).value or ""
+    return float(factor) if factor and _SHARE.fullmatch(factor) and factor != "." else _USUAL_FACTOR

@@ -20,23 +20,31 @@ if TYPE_CHECKING:
 
 __all__ = ["losses", "lost_executors", "speculation"]
 
+_SHOWN = 5
+"""Names of executors in a text, at most."""
+
 
 def losses(look: Look) -> list[Cause]:
     """Executors, stages and tasks that were lost, and what it cost to do their work again."""
     lost = _Lost.of(look)
-    gone = lost_executors(look)
-    causes = [_executors(look, lost, gone) if gone else _stages(look, lost), _attempts(look, lost)]
+    gone_executors = lost_executors(look)
+    causes = [_executors(look, lost, gone_executors) if gone_executors else _stages(look, lost), _attempts(look, lost)]
     return [cause for cause in causes if cause is not None]
 
 
 def lost_executors(look: Look) -> list[dict[str, Any]]:
     """Return the executors that went while jobs ran, and not because they were to."""
     jobs = look.schedule.jobs
-    first, last = min((job.start_ns for job in jobs), default=0), max((job.end_ns for job in jobs), default=0)
+    first_job_ns, last_job_end = (
+        min((job.start_ns for job in jobs), default=0),
+        max((job.end_ns for job in jobs), default=0),
+    )
     return [
-        row
-        for row in look.schedule.executors.iter_rows(named=True)
-        if row["removed"] is not None and first <= row["removed"] < last and was_lost(row["reason"])
+        executor
+        for executor in look.schedule.executors.iter_rows(named=True)
+        if executor["removed"] is not None
+        and first_job_ns <= executor["removed"] < last_job_end
+        and was_lost(executor["reason"])
     ]
 
 
@@ -75,21 +83,22 @@ class _Lost:
         )
 
 
-def _executors(look: Look, lost: _Lost, gone: list[dict[str, Any]]) -> Cause:
+def _executors(look: Look, lost: _Lost, gone_executors: list[dict[str, Any]]) -> Cause:
     skip = frozenset({*lost.with_executor, *lost.fetching, *lost.retried, *_repeats(look.tasks)})
     # Had none gone, the first ones would have stayed, as many as there ever were at a time.
     saved = look.saved(skip=skip, cores=with_cores(look.schedule, max(1, most_cores(look.cores))))
     wasted = int(look.tasks.filter(pl.col("number").is_in([*lost.with_executor, *lost.outputs]))["held"].sum())
-    names = ", ".join(row["executor"] for row in gone[:5]) + (", ..." if len(gone) > 5 else "")  # noqa: PLR2004
-    loss = most_common_loss([row["reason"] for row in gone])
-    reason = next((row["reason"] for row in gone if loss_of(row["reason"]) is loss), None)
+    names = ", ".join(executor["executor"] for executor in gone_executors[:_SHOWN])
+    names += ", ..." if len(gone_executors) > _SHOWN else ""
+    loss = most_common_loss([executor["reason"] for executor in gone_executors])
+    reason = next((executor["reason"] for executor in gone_executors if loss_of(executor["reason"]) is loss), None)
     text = (
-        f"Executor{_s(gone)} {names} went while jobs ran ({reason or 'no reason given'}): {len(lost.with_executor)}"
-        f" running tasks and the output of {len(lost.outputs)} others were lost, {len(lost.retried)} tasks ran in"
-        " stages done again."
+        f"Executor{_s(gone_executors)} {names} went while jobs ran ({reason or 'no reason given'}):"
+        f" {len(lost.with_executor)} running tasks and the output of {len(lost.outputs)} others were lost,"
+        f" {len(lost.retried)} tasks ran in stages done again."
     )
     signal = {
-        "executors": [row["executor"] for row in gone],
+        "executors": [executor["executor"] for executor in gone_executors],
         "reason": reason,
         "loss": loss.name,
         "lost_tasks": len(lost.with_executor),
@@ -97,8 +106,8 @@ def _executors(look: Look, lost: _Lost, gone: list[dict[str, Any]]) -> Cause:
         "repeated_tasks": len(lost.retried),
         "wasted_ns": wasted,
     }
-    told = {"signal": signal, "change": loss.advice, "traps": (loss.trap,) if loss.trap else ()}
-    return look.cause("lost_executor", max(saved, 0), text, **told)
+    facts = {"signal": signal, "change": loss.advice, "traps": (loss.trap,) if loss.trap else ()}
+    return look.cause("lost_executor", max(saved, 0), text, **facts)
 
 
 def _stages(look: Look, lost: _Lost) -> Cause | None:
@@ -109,11 +118,11 @@ def _stages(look: Look, lost: _Lost) -> Cause | None:
         {(int(s), int(a)) for s, a in look.tasks.select("stage", "stage_attempt").unique().iter_rows() if a > 0}
     )
     numbers = sorted({stage for stage, _ in stages})
-    named = look.stage_name(*stages[0]) if stages else "A stage"
-    others = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+    first_stage = look.stage_name(*stages[0]) if stages else "A stage"
+    further = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
     text = (
-        f"{named}{others} ran again: {len(lost.fetching)} tasks could not fetch shuffle data, and {len(lost.retried)}"
-        " tasks ran in further attempts."
+        f"{first_stage}{further} ran again: {len(lost.fetching)} tasks could not fetch shuffle data, and"
+        f" {len(lost.retried)} tasks ran in further attempts."
     )
     signal = {"stages": numbers, "fetch_failures": len(lost.fetching), "repeated_tasks": len(lost.retried)}
     return look.cause("stage_retry", saved, text, stage=numbers[0] if numbers else None, signal=signal)
@@ -123,12 +132,12 @@ def _attempts(look: Look, lost: _Lost) -> Cause | None:
     if not lost.failing or any(job.succeeded is False for job in look.schedule.jobs):
         return None
     saved = look.saved(skip=frozenset(lost.failing))
-    own = look.tasks.filter(pl.col("number").is_in(lost.failing))
-    wasted = int(own["held"].sum())
-    stages = sorted({int(s) for s in own["stage"].to_list()})
-    others = f" and {len(stages) - 1} more" if len(stages) > 1 else ""
+    failed_attempts = look.tasks.filter(pl.col("number").is_in(lost.failing))
+    wasted = int(failed_attempts["held"].sum())
+    stages = sorted({int(s) for s in failed_attempts["stage"].to_list()})
+    further = f" and {len(stages) - 1} more" if len(stages) > 1 else ""
     text = (
-        f"{look.stage_name(stages[0])}{others}: {len(lost.failing)} task attempts failed"
+        f"{look.stage_name(stages[0])}{further}: {len(lost.failing)} task attempts failed"
         f" ({_most_common(lost.reasons)}); the time until then, {seconds(wasted)} of cores, was lost."
     )
     signal = {"failed_attempts": len(lost.failing), "stages": stages, "wasted_ns": wasted}
@@ -146,8 +155,8 @@ def _most_common(texts: list[str]) -> str:
 def _repeats(tasks: pl.DataFrame) -> set[int]:
     """Return the tasks that repeat another one which succeeded."""
     done = tasks.filter("succeeded").sort("done")
-    first = done.unique(["stage", "stage_attempt", "index"], keep="first", maintain_order=True)
-    return set(done.filter(~pl.col("number").is_in(first["number"].implode()))["number"].to_list())
+    first_done = done.unique(["stage", "stage_attempt", "index"], keep="first", maintain_order=True)
+    return set(done.filter(~pl.col("number").is_in(first_done["number"].implode()))["number"].to_list())
 
 
 def speculation(look: Look) -> list[Cause]:
@@ -156,16 +165,16 @@ def speculation(look: Look) -> list[Cause]:
     if not copies.height:
         return []
     keys = copies.select("stage", "stage_attempt", "index").unique()
-    both = look.tasks.join(keys, on=["stage", "stage_attempt", "index"], how="semi")
-    lost = both.filter(~pl.col("succeeded"))
-    won = both.filter("succeeded")
+    all_attempts = look.tasks.join(keys, on=["stage", "stage_attempt", "index"], how="semi")
+    lost = all_attempts.filter(~pl.col("succeeded"))
+    won = all_attempts.filter("succeeded")
     # Had the first attempts been like the others, no copy would have begun.
     typical = (
         look.tasks.filter(pl.col("succeeded"))
         .group_by("stage", "stage_attempt")
         .agg(typical=pl.col("held").median().cast(pl.Int64))
     )
-    originals = both.filter(~pl.col("speculative")).join(typical, on=["stage", "stage_attempt"])
+    originals = all_attempts.filter(~pl.col("speculative")).join(typical, on=["stage", "stage_attempt"])
     numbers = originals["number"].to_numpy()
     usual = np.minimum(originals["typical"].to_numpy(), originals["held"].to_numpy())
 

@@ -55,31 +55,34 @@ def markdown_text(answer: SparkAnswer) -> str:
         lines.append("**The log does not have the application's end: this is about what is there.**")
     lines.append("")
     if diagnosis.causes:
-        first = diagnosis.causes[0]
-        lines.append(f"**{in_markdown(first.title)}**: {in_markdown(saving_text(first, diagnosis.active_ns))}.")
-        lines += [in_markdown(_cut(first.text)), "", *_table(CHANGE_COLUMNS, change_rows(diagnosis)[:_ROWS])]
+        worst = diagnosis.causes[0]
+        lines.append(f"**{in_markdown(worst.title)}**: {in_markdown(saving_text(worst, diagnosis.active_ns))}.")
+        lines += [in_markdown(_cut(worst.text)), "", *_table(CHANGE_COLUMNS, change_rows(diagnosis)[:_ROWS])]
     else:
         lines += [in_markdown(line.strip()) for line in nothing_lines(answer)]
     for title in ("activity", "stage"):
-        rows = [[str(r["key"]), seconds(r["path_ns"]), f"{r['share']:.0%}"] for r in answer.shares[title][:_ROWS]]
+        rows = [
+            [str(path_row["key"]), seconds(path_row["path_ns"]), f"{path_row['share']:.0%}"]
+            for path_row in answer.shares[title][:_ROWS]
+        ]
         lines += ["", *_table([f"critical path by {title}", "time", "share"], rows)]
     if diagnosis.suspicions:
-        rows = [[each.node, each.text, each.advice] for each in diagnosis.suspicions[:_ROWS]]
+        rows = [[pattern.node, pattern.text, pattern.advice] for pattern in diagnosis.suspicions[:_ROWS]]
         lines += ["", *_table(["worth a look", "seen", "what to look at"], rows)]
     if diagnosis.costs:
         lines += ["", *(in_markdown(_cut(cost_text(cost))) for cost in diagnosis.costs)]
     sure = f"{answer.explained:.1%} of the path is explained; {replay_text(diagnosis)}."
     lines += ["", in_markdown(sure)]
     if diagnosis.not_recorded:
-        lines.append(in_markdown(f"Not in this log: {'; '.join(each.text for each in diagnosis.not_recorded)}."))
+        lines.append(in_markdown(f"Not in this log: {'; '.join(missing.text for missing in diagnosis.not_recorded)}."))
     if answer.findings:
-        told = ", ".join(f"{count} x {name}" for name, count in answer.findings.items())
-        lines.append(in_markdown(f"Findings: {told}."))
+        counted = ", ".join(f"{count} x {name}" for name, count in answer.findings.items())
+        lines.append(in_markdown(f"Findings: {counted}."))
     return "\n".join(lines) + "\n"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    body = ["| " + " | ".join(in_markdown(_cut(cell)) for cell in row) + " |" for row in rows]
+    body = ["| " + " | ".join(in_markdown(_cut(cell)) for cell in cells) + " |" for cells in rows]
     return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *body]
 
 

@@ -98,12 +98,14 @@ def path_tasks(mapped: Mapped, steps: pl.DataFrame) -> pl.DataFrame:
         One row per step within a task: `step`, and `row` of the task in the schedule's tasks.
     """
     tasks = mapped.schedule.tasks
-    held = tasks.select("core", "receipt", "free").with_row_index("row").sort("receipt", maintain_order=True)
+    task_spans = tasks.select("core", "receipt", "free").with_row_index("row").sort("receipt", maintain_order=True)
     return (
         steps.filter(pl.col("operator").is_in(list(mapped.operators.stages.values())))
         .select("step", "start_ns", core=pl.col("worker").cast(tasks.schema["core"]) - mapped.lanes)
         .sort("start_ns")
-        .join_asof(held, left_on="start_ns", right_on="receipt", by="core", strategy="backward", check_sortedness=False)
+        .join_asof(
+            task_spans, left_on="start_ns", right_on="receipt", by="core", strategy="backward", check_sortedness=False
+        )
         .filter(pl.col("start_ns") < pl.col("free"))
         .select("step", "row")
         .sort("step")
@@ -138,15 +140,15 @@ def plan_rows(
     in_task = dict(in_tasks.iter_rows())
     tasks = widened(mapped.schedule.tasks.select("task", "stage", "stage_attempt", "work"))
     columns = ("step", "type", "duration_ns", "what", "query", "operator", "activity")
-    for step, kind, duration, what, query, operator, activity in steps.select(columns).iter_rows():
-        row = in_task.get(step)
+    for step, kind, duration, purpose, query, operator, activity in steps.select(columns).iter_rows():
+        task_row = in_task.get(step)
         if not duration:
             continue
         divided: Counter[RowKey] = Counter()
-        if row is None:
-            divided[_outside(what, query)] = duration
+        if task_row is None:
+            divided[_outside(purpose, query)] = duration
         else:
-            task, stage, attempt, work = tasks.row(row)
+            task, stage, attempt, work = tasks.row(task_row)
             part = _PARTS.get(kind, "overhead")
             if divider.divide((stage, attempt), part, duration, updates.get(task), work, divided):
                 scaled.add(task)
@@ -182,10 +184,10 @@ _PIECES = {
 }
 
 
-def _outside(what: str, query: str) -> RowKey:
+def _outside(purpose: str, query: str) -> RowKey:
     """Return the row of a step that is in no task."""
-    if what != "driver":
-        return RowKey(None, None, what, "other")
+    if purpose != "driver":
+        return RowKey(None, None, purpose, "other")
     number = query.partition(" ")[2].partition(":")[0]
     if not number.isdigit():
         return RowKey(None, None, "driver program", "driver")
@@ -196,17 +198,19 @@ def _stages(mapped: Mapped) -> tuple[dict[StageKey, _Stage], dict[NodeKey, int |
     schedule = mapped.schedule
     stages = {key: _Stage(schedule.jobs[job].execution) for key, job in schedule.stage_jobs.items()}
     log = schedule.log
-    parents = {(e, n): p for e, n, p in log.nodes.select("execution", "node", "parent").iter_rows()}
+    parents = {
+        (query, number): parent for query, number, parent in log.nodes.select("execution", "node", "parent").iter_rows()
+    }
     columns = ("stage", "stage_attempt", "execution", "node", "name", "accumulator", "metric", "kind", "value")
     if log.stage_metrics.height and log.nodes.height:
         for stage, attempt, execution, node, name, accumulator, metric, kind, value in (
             node_metrics(schedule).select(columns).iter_rows()
         ):
-            own = stages.setdefault((stage, attempt), _Stage(execution))
-            own.names[execution, node] = name
+            stage_metrics = stages.setdefault((stage, attempt), _Stage(execution))
+            stage_metrics.names[execution, node] = name
             if kind in UNITS and TIMERS.get(metric) in {Meaning.EXCLUSIVE, Meaning.INCLUSIVE}:
-                own.metrics[accumulator] = ((execution, node), metric, UNITS[kind])
-                own.totals[accumulator] = value
+                stage_metrics.metrics[accumulator] = ((execution, node), metric, UNITS[kind])
+                stage_metrics.totals[accumulator] = value
     for stage, attempt in schedule.tasks.select("stage", "stage_attempt").unique().iter_rows():
         stages.setdefault((stage, attempt), _Stage(None))
     return stages, parents
@@ -215,14 +219,14 @@ def _stages(mapped: Mapped) -> tuple[dict[StageKey, _Stage], dict[NodeKey, int |
 def _works_for(mapped: Mapped) -> dict[int, tuple[int | None, int | None]]:
     """Return the query and the job that each operator works for."""
     operators, schedule = mapped.operators, mapped.schedule
-    found: dict[int, tuple[int | None, int | None]] = {
+    works_for: dict[int, tuple[int | None, int | None]] = {
         number: (execution, None) for execution, number in operators.executions.items()
     }
-    found |= {number: (schedule.jobs[job].execution, job) for job, number in enumerate(operators.jobs)}
+    works_for |= {number: (schedule.jobs[job].execution, job) for job, number in enumerate(operators.jobs)}
     for key, number in operators.stages.items():
         job = schedule.stage_jobs[key]
-        found[number] = (schedule.jobs[job].execution, job)
-    return found
+        works_for[number] = (schedule.jobs[job].execution, job)
+    return works_for
 
 
 class _Divider:
@@ -232,10 +236,10 @@ class _Divider:
         self.stages, self.parents = _stages(mapped)
         self.labels = {key: mapped.operators.names[number] for key, number in mapped.operators.stages.items()}
         self.works_for = _works_for(mapped)
-        held = (pl.col("free") - pl.col("receipt")).alias("held")
+        held_ns = (pl.col("free") - pl.col("receipt")).alias("held")
         self.sums = {
             (row["stage"], row["stage_attempt"]): row
-            for row in widened(mapped.schedule.tasks.with_columns(held))
+            for row in widened(mapped.schedule.tasks.with_columns(held_ns))
             .group_by("stage", "stage_attempt", maintain_order=True)
             .agg(pl.col("held", "work", "fetch_wait", "write", "gc").sum())
             .iter_rows(named=True)
@@ -246,47 +250,51 @@ class _Divider:
         key: StageKey,
         part: str,
         duration: int,
-        values: Mapping[int, int] | None,
+        updates: Mapping[int, int] | None,
         work: int,
-        out: Counter[RowKey],
+        rows: Counter[RowKey],
     ) -> bool:
         """Add a stretch of one part of a task to its rows; say whether the task's timers exceed its work.
 
         A task whose own values are not known divides as its stage does.
         """
-        own = self.stages[key]
+        stage = self.stages[key]
         if part in {"gc", "overhead"}:
-            out[RowKey(None, None, _GC if part == "gc" else _OVERHEAD, part)] += duration
+            rows[RowKey(None, None, _GC if part == "gc" else _OVERHEAD, part)] += duration
             return False
-        if values is None:
-            values, work = own.totals, self.sums[key]["work"]
-        timed = [(*own.metrics[number], value) for number, value in values.items() if number in own.metrics]
+        if updates is None:
+            updates, work = stage.totals, self.sums[key]["work"]
+        timed = [(*stage.metrics[number], value) for number, value in updates.items() if number in stage.metrics]
         weights: Counter[RowKey] = Counter()
         if part != "work":
-            wanted = _FETCH if part == "fetch_wait" else _WRITE
+            timer_name = _FETCH if part == "fetch_wait" else _WRITE
             for node, metric, unit, value in timed:
-                if metric == wanted and value > 0:
-                    weights[own.node(node)] += unit * value
-            rest = 0 if weights else 1
+                if metric == timer_name and value > 0:
+                    weights[stage.node(node)] += unit * value
+            other_work_ns = 0 if weights else 1
         else:
-            timers = ((n, m, unit * max(value, 0)) for n, m, unit, value in timed if m not in {_FETCH, _WRITE})
-            weights.update({own.node(node): ns for node, ns in _own_times(timers, self.parents).items()})
-            rest = work - weights.total() if weights else 1
-        if rest > 0:
-            weights[own.shared(self.labels.get(key, _OVERHEAD))] += rest
-        out.update(apportion(duration, weights))
-        return rest < 0
+            timers = (
+                (timed_node, timer, unit * max(value, 0))
+                for timed_node, timer, unit, value in timed
+                if timer not in {_FETCH, _WRITE}
+            )
+            weights.update({stage.node(node): ns for node, ns in _own_times(timers, self.parents).items()})
+            other_work_ns = work - weights.total() if weights else 1
+        if other_work_ns > 0:
+            weights[stage.shared(self.labels.get(key, _OVERHEAD))] += other_work_ns
+        rows.update(apportion(duration, weights))
+        return other_work_ns < 0
 
     def all_tasks(self) -> Counter[RowKey]:
         """Divide the time of all tasks, stage by stage."""
-        out: Counter[RowKey] = Counter()
-        for key, row in self.sums.items():
-            parts = {name: row[name] for name in ("work", "fetch_wait", "write", "gc")}
-            parts["overhead"] = row["held"] - sum(parts.values())
-            for part, ns in parts.items():
+        rows: Counter[RowKey] = Counter()
+        for key, stage_sums in self.sums.items():
+            times_ns = {name: stage_sums[name] for name in ("work", "fetch_wait", "write", "gc")}
+            times_ns["overhead"] = stage_sums["held"] - sum(times_ns.values())
+            for part, ns in times_ns.items():
                 if ns:
-                    self.divide(key, part, ns, None, 0, out)
-        return out
+                    self.divide(key, part, ns, None, 0, rows)
+        return rows
 
 
 def apportion(total: int, weights: Mapping[RowKey, int]) -> dict[RowKey, int]:
@@ -298,11 +306,11 @@ def apportion(total: int, weights: Mapping[RowKey, int]) -> dict[RowKey, int]:
     >>> list(apportion(10, {a: 1, b: 2}).values())
     [3, 7]
     """
-    whole = sum(weights.values())
-    parts = {key: divmod(total * weight, whole) for key, weight in weights.items()}
-    left = total - sum(quotient for quotient, _ in parts.values())
-    most = sorted(parts, key=lambda key: (-parts[key][1], str(key)))[:left]
-    return {key: quotient + (key in most) for key, (quotient, _) in parts.items()}
+    weight_sum = sum(weights.values())
+    shares = {key: divmod(total * weight, weight_sum) for key, weight in weights.items()}
+    left_over = total - sum(quotient for quotient, _ in shares.values())
+    rounded_up = sorted(shares, key=lambda key: (-shares[key][1], str(key)))[:left_over]
+    return {key: quotient + (key in rounded_up) for key, (quotient, _) in shares.items()}
 
 
 def self_times(metrics: pl.DataFrame, parents: Mapping[NodeKey, int | None]) -> dict[int, int]:
@@ -340,15 +348,15 @@ def _own_times(timers: Iterable[tuple[NodeKey, str, int]], parents: Mapping[Node
             exclusive[node] = exclusive.get(node, 0) + ns
         elif meaning is Meaning.INCLUSIVE:
             inclusive[node] = max(inclusive.get(node, 0), ns)
-    own: dict[NodeKey, int] = {}
+    own_ns: dict[NodeKey, int] = {}
     below: dict[NodeKey, int] = {}
     # Children have higher numbers than their parents.
     for node in sorted(exclusive.keys() | inclusive.keys(), reverse=True):
         above_below = inclusive.get(node, 0) - below.get(node, 0) - exclusive.get(node, 0)
-        own[node] = exclusive.get(node, 0) + max(0, above_below)
+        own_ns[node] = exclusive.get(node, 0) + max(0, above_below)
         above = parents.get(node)
         while above is not None:
             reader = (node[0], above)
-            below[reader] = below.get(reader, 0) + own[node]
+            below[reader] = below.get(reader, 0) + own_ns[node]
             above = parents.get(reader)
-    return {node: ns for node, ns in sorted(own.items()) if ns}
+    return {node: ns for node, ns in sorted(own_ns.items()) if ns}

@@ -62,7 +62,7 @@ _STYLE = (
 
 def _section(answer: SparkAnswer) -> str:
     """Return one application: verdict, what to change, where the time went, then the rest."""
-    parts = [
+    html = [
         *_verdict(answer),
         *_changes(answer),
         *_causes(answer),
@@ -74,20 +74,20 @@ def _section(answer: SparkAnswer) -> str:
         _stage_rows(answer),
     ]
     if answer.diagnosis.suspicions:
-        parts.append("<h2>Worth a look</h2><p>Patterns of the plans; the log does not say how much time they took.</p>")
-        rows = [[each.node, each.text, each.advice] for each in answer.diagnosis.suspicions]
-        parts.append(_table(["node", "what was seen", "what to look at"], rows))
+        html.append("<h2>Worth a look</h2><p>Patterns of the plans; the log does not say how much time they took.</p>")
+        rows = [[pattern.node, pattern.text, pattern.advice] for pattern in answer.diagnosis.suspicions]
+        html.append(_table(["node", "what was seen", "what to look at"], rows))
     if answer.diagnosis.costs:
-        told = "".join(f"<li>{in_html(cost_text(cost))}</li>" for cost in answer.diagnosis.costs)
-        parts.append(f"<h2>What could be given back</h2><p>No time is saved by it.</p><ul>{told}</ul>")
+        items = "".join(f"<li>{in_html(cost_text(cost))}</li>" for cost in answer.diagnosis.costs)
+        html.append(f"<h2>What could be given back</h2><p>No time is saved by it.</p><ul>{items}</ul>")
     if answer.diagnosis.not_recorded:
-        told = "".join(f"<li>{in_html(each.text)}</li>" for each in answer.diagnosis.not_recorded)
-        parts.append(f"<h2>Not in this log</h2><ul>{told}</ul>")
+        items = "".join(f"<li>{in_html(missing.text)}</li>" for missing in answer.diagnosis.not_recorded)
+        html.append(f"<h2>Not in this log</h2><ul>{items}</ul>")
     if answer.findings:
-        parts.append("<h2>What is odd about the log</h2><ul>")
-        parts += [f"<li>{count} x {in_html(name)}</li>" for name, count in answer.findings.items()]
-        parts.append("</ul>")
-    return "\n".join(parts)
+        html.append("<h2>What is odd about the log</h2><ul>")
+        html += [f"<li>{count} x {in_html(name)}</li>" for name, count in answer.findings.items()]
+        html.append("</ul>")
+    return "\n".join(html)
 
 
 def _verdict(answer: SparkAnswer) -> list[str]:
@@ -95,41 +95,41 @@ def _verdict(answer: SparkAnswer) -> list[str]:
     spark = f"{in_html(log.name)}, Spark {in_html(log.version or '?')}"
     before = f"{seconds(diagnosis.span_ns - diagnosis.active_ns)} before the first job"
     cut = "" if log.complete else " <b>The log does not have the application's end.</b>"
-    parts = [
+    html = [
         f"<h1>{in_html(log.app_name or log.app_id or log.name)}</h1>",
         f"<p>{spark}: {seconds(diagnosis.span_ns)}, of which {before}.{cut}</p>",
     ]
     if not diagnosis.causes:
-        return [*parts, *(f"<p>{in_html(line)}</p>" for line in nothing_lines(answer))]
-    first = diagnosis.causes[0]
-    told = f"{first.title}: {saving_text(first, diagnosis.active_ns)}."
-    return [*parts, f"<p><b>{in_html(told)}</b> Most of the time: {in_html(answer.bound.text)}.</p>"]
+        return [*html, *(f"<p>{in_html(line)}</p>" for line in nothing_lines(answer))]
+    worst = diagnosis.causes[0]
+    verdict = f"{worst.title}: {saving_text(worst, diagnosis.active_ns)}."
+    return [*html, f"<p><b>{in_html(verdict)}</b> Most of the time: {in_html(answer.bound.text)}.</p>"]
 
 
 def _changes(answer: SparkAnswer) -> list[str]:
     """Return the changes that save most, each with the values before and after it and what it saves."""
     if not answer.diagnosis.causes:
         return []
-    told = f"<p>{in_html(replay_text(answer.diagnosis))}.</p>"
-    return ["<h2>What to change</h2>", _table(CHANGE_COLUMNS, change_rows(answer.diagnosis)), told]
+    replay = f"<p>{in_html(replay_text(answer.diagnosis))}.</p>"
+    return ["<h2>What to change</h2>", _table(CHANGE_COLUMNS, change_rows(answer.diagnosis)), replay]
 
 
 def _causes(answer: SparkAnswer) -> list[str]:
     diagnosis = answer.diagnosis
-    parts = ["<h2>Why it was slow</h2>", "<ol>"] if diagnosis.causes else []
+    html = ["<h2>Why it was slow</h2>", "<ol>"] if diagnosis.causes else []
     for cause in diagnosis.causes:
         traps = "".join(f"<br>{in_html(trap)}" for trap in cause.traps)
-        parts.append(
+        html.append(
             f"<li><b>{in_html(cause.title)}</b>: {in_html(saving_text(cause, diagnosis.active_ns))},"
             f" {_KINDS[cause.kind]}<br>{_linked(cause)}"
             f'<br><span class="advice">{in_html(cause.advice)}{traps}</span></li>'
         )
     if diagnosis.causes:
-        parts.append("</ol>")
+        html.append("</ol>")
     if diagnosis.minor:
-        told = "; ".join(cause.text for cause in diagnosis.minor)
-        parts.append(f"<p>Also seen, each too little to matter: {in_html(told)}</p>")
-    return parts
+        minor_causes = "; ".join(cause.text for cause in diagnosis.minor)
+        html.append(f"<p>Also seen, each too little to matter: {in_html(minor_causes)}</p>")
+    return html
 
 
 _KINDS = {"M": "measured, then replayed", "B": "modelled"}
@@ -147,39 +147,40 @@ def _linked(cause: Cause) -> str:
 def _where(answer: SparkAnswer) -> list[str]:
     """Return where the time went: the path by several divisions and by plan node, and the cores."""
     diagnosis = answer.diagnosis
-    told = (
+    sentence = (
         f"Most of the time: {answer.bound.text}. Shares are of the critical path, which is as long as the application;"
         f" {answer.explained:.1%} of it is known, and for {answer.inferred:.0%} the place within a task is a policy."
     )
-    parts = ["<h2>Where the time went</h2>", f"<p>{in_html(told)}</p>"]
+    html = ["<h2>Where the time went</h2>", f"<p>{in_html(sentence)}</p>"]
     for title, rows in answer.shares.items():
-        parts.append(_table([title, "time", "share", ""], [_share_row(row) for row in rows[:12]]))
+        html.append(_table([title, "time", "share", ""], [_share_row(path_row) for path_row in rows[:12]]))
     nodes = [
         [
-            "" if row["query"] is None else f"query {row['query']}",
-            str(row["name"]),
-            seconds(row["path_ns"]),
-            seconds(row["task_ns"]),
-            "" if row["measured"] else "not measured apart",
+            "" if node_row["query"] is None else f"query {node_row['query']}",
+            str(node_row["name"]),
+            seconds(node_row["path_ns"]),
+            seconds(node_row["task_ns"]),
+            "" if node_row["measured"] else "not measured apart",
         ]
-        for row in answer.plan_nodes[:15]
+        for node_row in answer.plan_nodes[:15]
     ]
     if nodes:
-        parts.append(_table(["query", "plan node", "time on the path", "time of all tasks", ""], nodes))
-    whole = max(sum(diagnosis.core_ns.values()), 1)
-    used, wasted, idle = (f"{diagnosis.core_ns[name] / whole:.0%}" for name in ("busy", "wasted", "idle"))
-    told = f"Core time since the first job: {used} in tasks that counted, {wasted} wasted on others, {idle} idle."
-    return [*parts, f"<p>{told}</p>"]
+        html.append(_table(["query", "plan node", "time on the path", "time of all tasks", ""], nodes))
+    core_time_ns = max(sum(diagnosis.core_ns.values()), 1)
+    used, wasted, idle = (f"{diagnosis.core_ns[name] / core_time_ns:.0%}" for name in ("busy", "wasted", "idle"))
+    sentence = f"Core time since the first job: {used} in tasks that counted, {wasted} wasted on others, {idle} idle."
+    return [*html, f"<p>{sentence}</p>"]
 
 
 def _what_if(answer: SparkAnswer) -> list[str]:
     diagnosis = answer.diagnosis
-    changes = [[row.change, row.end.text(seconds), row.saving.text(seconds)] for row in answer.what_if]
+    changes = [[what_if.change, what_if.end.text(seconds), what_if.saving.text(seconds)] for what_if in answer.what_if]
     changes += [
-        [row.label, seconds(diagnosis.span_ns) if row.recorded else row.end.text(seconds), ""] for row in answer.cores
+        [prediction.label, seconds(diagnosis.span_ns) if prediction.recorded else prediction.end.text(seconds), ""]
+        for prediction in answer.cores
     ]
-    parts = ["<h2>Other cores, and other changes</h2>", _table(["change", "predicted", "saved"], changes)]
-    return [*parts, f"<p>{in_html(replay_text(diagnosis))}.</p>"] if answer.cores else parts
+    html = ["<h2>Other cores, and other changes</h2>", _table(["change", "predicted", "saved"], changes)]
+    return [*html, f"<p>{in_html(replay_text(diagnosis))}.</p>"] if answer.cores else html
 
 
 class _Bar:
@@ -189,8 +190,8 @@ class _Bar:
         self.html = f'<span class="bar" style="width:{max(1, round(share * 300))}px"></span>'
 
 
-def _share_row(row: dict[str, Any]) -> list[str | _Bar]:
-    return [row["key"], seconds(row["path_ns"]), f"{row['share']:.1%}", _Bar(row["share"])]
+def _share_row(path_row: dict[str, Any]) -> list[str | _Bar]:
+    return [path_row["key"], seconds(path_row["path_ns"]), f"{path_row['share']:.1%}", _Bar(path_row["share"])]
 
 
 def _table(head: list[str], rows: Sequence[Sequence[str | _Bar]], marks: Sequence[str] = ()) -> str:
@@ -202,9 +203,9 @@ def _table(head: list[str], rows: Sequence[Sequence[str | _Bar]], marks: Sequenc
         return f"<{tag}{' class=n' if number else ''}>{content}</{tag}>"
 
     lines = ["<table><tr>" + "".join(cell("th", text) for text in head) + "</tr>"]
-    for number, row in enumerate(rows):
+    for number, cells in enumerate(rows):
         mark = f' id="{marks[number]}"' if number < len(marks) and marks[number] else ""
-        lines.append(f"<tr{mark}>" + "".join(cell("td", text) for text in row) + "</tr>")
+        lines.append(f"<tr{mark}>" + "".join(cell("td", text) for text in cells) + "</tr>")
     return "\n".join([*lines, "</table>"])
 
 
@@ -212,24 +213,26 @@ def _stage_rows(answer: SparkAnswer) -> str:
     names = answer.mapped.operators
     rows: list[list[str]] = []
     marks: list[str] = []
-    named = {cause.stage for cause in answer.diagnosis.causes}
+    cause_stages = {cause.stage for cause in answer.diagnosis.causes}
     # Those that a cause names are there, whatever they took.
-    stages = answer.diagnosis.stages.sort(pl.col("stage").is_in(list(named - {None})), "busy_ns", descending=True)
-    for row in stages.head(_MOST_STAGES).iter_rows(named=True):
-        mark = f"stage-{row['stage']}"
+    stages = answer.diagnosis.stages.sort(
+        pl.col("stage").is_in(list(cause_stages - {None})), "busy_ns", descending=True
+    )
+    for stage_row in stages.head(_MOST_STAGES).iter_rows(named=True):
+        mark = f"stage-{stage_row['stage']}"
         marks.append("" if mark in marks else mark)
-        operator = names.stages.get((row["stage"], row["stage_attempt"]))
+        operator = names.stages.get((stage_row["stage"], stage_row["stage_attempt"]))
         rows.append(
             [
-                names.names[operator] if operator is not None else f"stage {row['stage']}",
-                f"{row['tasks']:,}",
-                f"{row['failed']:,}",
-                seconds(row["busy_ns"]),
-                seconds(row["median_ns"]),
-                seconds(row["max_ns"]),
-                f"{row['gc_ns'] / max(row['run_ns'], 1):.0%}",
-                f"{row['read_bytes'] / 2**20:,.1f} MiB",
-                f"{row['spilled_bytes'] / 2**20:,.1f} MiB",
+                names.names[operator] if operator is not None else f"stage {stage_row['stage']}",
+                f"{stage_row['tasks']:,}",
+                f"{stage_row['failed']:,}",
+                seconds(stage_row["busy_ns"]),
+                seconds(stage_row["median_ns"]),
+                seconds(stage_row["max_ns"]),
+                f"{stage_row['gc_ns'] / max(stage_row['run_ns'], 1):.0%}",
+                f"{stage_row['read_bytes'] / 2**20:,.1f} MiB",
+                f"{stage_row['spilled_bytes'] / 2**20:,.1f} MiB",
             ]
         )
     return _table(["stage", "tasks", "failed", "core time", "median", "longest", "GC", "read", "spilled"], rows, marks)

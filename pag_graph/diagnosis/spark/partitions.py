@@ -25,41 +25,41 @@ _USUAL_SPLIT = 128 << 20
 def partitions(look: Look) -> list[Cause]:
     """Find stages whose work is cut into too few or too many tasks."""
     causes = []
-    for row in look.stages.iter_rows(named=True):
-        available = max(1, cores_at(look.cores, (row["start_ns"] + row["end_ns"]) // 2))
-        causes += [_too_few(look, row, available), _tiny(look, row, available)]
+    for stage in look.stages.iter_rows(named=True):
+        available = max(1, cores_at(look.cores, (stage["start_ns"] + stage["end_ns"]) // 2))
+        causes += [_too_few(look, stage, available), _tiny(look, stage, available)]
     return [cause for cause in causes if cause is not None]
 
 
-def _too_few(look: Look, row: dict[str, Any], available: int) -> Cause | None:
-    key = (row["stage"], row["stage_attempt"])
-    if row["tasks"] >= available or row["stage_attempt"] or row["failed"]:
+def _too_few(look: Look, stage: dict[str, Any], available: int) -> Cause | None:
+    key = (stage["stage"], stage["stage_attempt"])
+    if stage["tasks"] >= available or stage["stage_attempt"] or stage["failed"]:
         return None
-    own = look.by_stage[key]
-    numbers, held, run = (own[name].to_numpy() for name in ("number", "held", "run"))
+    stage_tasks = look.by_stage[key]
+    numbers, held_ns, run_ns = (stage_tasks[name].to_numpy() for name in ("number", "held", "run"))
     # Only what a task does with its data is divided: each of more tasks is launched and deserialised as well.
-    whole = int(np.minimum(run, look.warm[numbers]).sum() // available)
+    even_share_ns = int(np.minimum(run_ns, look.warm[numbers]).sum() // available)
 
     def split(durations: I64) -> None:
-        durations[numbers] = np.minimum(durations[numbers], held - run + whole)
+        durations[numbers] = np.minimum(durations[numbers], held_ns - run_ns + even_share_ns)
 
     saved = look.saved_in([key], split)
     if not look.matters(saved):
         return None
-    span = row["end_ns"] - row["start_ns"]
+    span = stage["end_ns"] - stage["start_ns"]
     text = (
-        f"{look.stage_name(*key)} had {row['tasks']} task{'s' if row['tasks'] > 1 else ''} for {available} cores:"
-        f" {available - row['tasks']} of them had nothing to do for {seconds(span)}."
+        f"{look.stage_name(*key)} had {stage['tasks']} task{'s' if stage['tasks'] > 1 else ''} for {available} cores:"
+        f" {available - stage['tasks']} of them had nothing to do for {seconds(span)}."
     )
-    signal = {"tasks": row["tasks"], "cores": available, "span_ns": span}
-    return look.cause(_why_few(look, key, own), saved, text, stage=row["stage"], signal=signal, changed=split)
+    signal = {"tasks": stage["tasks"], "cores": available, "span_ns": span}
+    return look.cause(_why_few(look, key, stage_tasks), saved, text, stage=stage["stage"], signal=signal, changed=split)
 
 
-def _why_few(look: Look, key: tuple[int, int], own: Any) -> str:
+def _why_few(look: Look, key: tuple[int, int], stage_tasks: Any) -> str:
     """Say what keeps a stage from having more tasks."""
-    if own.height == 1 and any(name.startswith("Window") for name in look.nodes.get(key[0], ())):
+    if stage_tasks.height == 1 and any(name.startswith("Window") for name in look.nodes.get(key[0], ())):
         return "single_window"
-    largest = int(own["input_bytes"].max() or 0)
+    largest = int(stage_tasks["input_bytes"].max() or 0)
     stated = _SIZE.fullmatch(setting(look.schedule.log, "spark.sql.files.maxPartitionBytes").value or "")
     limit = int(stated[1]) if stated else _USUAL_SPLIT
     if largest and (key[0] in look.unsplittable or largest >= 2 * limit):
@@ -67,30 +67,30 @@ def _why_few(look: Look, key: tuple[int, int], own: Any) -> str:
     return "too_few_partitions"
 
 
-def _tiny(look: Look, row: dict[str, Any], available: int) -> Cause | None:
-    key, limits = (row["stage"], row["stage_attempt"]), look.limits
-    if row["tasks"] < limits.tiny_waves * available:
+def _tiny(look: Look, stage: dict[str, Any], available: int) -> Cause | None:
+    key, limits = (stage["stage"], stage["stage_attempt"]), look.limits
+    if stage["tasks"] < limits.tiny_waves * available:
         return None
-    own = look.by_stage[key]
-    numbers, work = own["number"].to_numpy(), own["work"].to_numpy()
+    stage_tasks = look.by_stage[key]
+    numbers, work = stage_tasks["number"].to_numpy(), stage_tasks["work"].to_numpy()
     between = look.between_ns.get(key, 0)
-    held = float(own["held"].sum())
-    spent = held + between * own.height
-    overhead = held - float(work.sum()) + between * own.height
+    held_ns = float(stage_tasks["held"].sum())
+    spent = held_ns + between * stage_tasks.height
+    overhead = held_ns - float(work.sum()) + between * stage_tasks.height
     if np.median(work) > limits.tiny_ns or overhead < limits.overhead_share * max(spent, 1.0):
         return None
 
     def merged(durations: I64) -> None:
         durations[numbers] = work
 
-    gaps = int(between * own.height // available)
+    gaps = int(between * stage_tasks.height // available)
     saved = look.saved_in([key], merged) + gaps
     if not look.matters(saved):
         return None
     share = overhead / max(spent, 1.0)
     text = (
-        f"{look.stage_name(*key)} had {row['tasks']:,} tasks, of which the usual one worked"
+        f"{look.stage_name(*key)} had {stage['tasks']:,} tasks, of which the usual one worked"
         f" {seconds(float(np.median(work)))}: {share:.0%} of the cores' time went into launching and finishing them."
     )
-    signal = {"tasks": row["tasks"], "median_work_ns": int(np.median(work)), "overhead_share": round(share, 4)}
-    return look.cause("tiny_tasks", saved, text, stage=row["stage"], signal=signal, changed=merged)
+    signal = {"tasks": stage["tasks"], "median_work_ns": int(np.median(work)), "overhead_share": round(share, 4)}
+    return look.cause("tiny_tasks", saved, text, stage=stage["stage"], signal=signal, changed=merged)

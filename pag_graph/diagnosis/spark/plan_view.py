@@ -101,13 +101,15 @@ class PlanView:
         log = schedule.log
         columns = ("execution", "node", "parent", "name", "detail", "mark", "traits", "scope")
         for execution, node, parent, name, detail, mark, traits, scope in log.nodes.select(columns).iter_rows():
-            made = PlanNode(execution=execution, node=node, name=name, detail=detail, mark=mark, traits=tuple(traits))
-            made.generated = scope is not None
-            self._nodes[execution, node] = made
+            plan_node = PlanNode(
+                execution=execution, node=node, name=name, detail=detail, mark=mark, traits=tuple(traits)
+            )
+            plan_node.generated = scope is not None
+            self._nodes[execution, node] = plan_node
             above = self._nodes.get((execution, parent))
             if above is not None:
-                made.parent = above
-                above.children.append(made)
+                plan_node.parent = above
+                above.children.append(plan_node)
         driven = metrics_once(log).select("execution", "node", "metric", "kind", "driver_value")
         for execution, node, metric, kind, value in driven.iter_rows():
             if value is not None:
@@ -120,14 +122,14 @@ class PlanView:
             "stage", "stage_attempt", "execution", "node", "metric", "kind", "value", "updates"
         )
         for stage, attempt, execution, node, metric, kind, value, updates in metrics.iter_rows():
-            own = self._nodes[execution, node]
+            plan_node = self._nodes[execution, node]
             if kind not in _COUNTED:
                 continue
             key = (int(stage), int(attempt))
-            by_stage = own.counted.setdefault(metric, {})
+            by_stage = plan_node.counted.setdefault(metric, {})
             by_stage[key] = by_stage.get(key, 0) + max(value, 0) * UNITS.get(kind, 1)
             if updates or (updates is None and value):
-                own.updates[key] = max(own.updates.get(key, 0), updates or 1)
+                plan_node.updates[key] = max(plan_node.updates.get(key, 0), updates or 1)
 
     def __iter__(self) -> Iterator[PlanNode]:
         """Yield all nodes, by query, parents first."""
@@ -145,11 +147,11 @@ class PlanView:
     @cached_property
     def of_stage(self) -> dict[StageKey, list[PlanNode]]:
         """The nodes that the tasks of each stage attempt worked for."""
-        found: dict[StageKey, list[PlanNode]] = {}
+        stage_nodes: dict[StageKey, list[PlanNode]] = {}
         for node in self:
             for key in node.updates:
-                found.setdefault(key, []).append(node)
-        return found
+                stage_nodes.setdefault(key, []).append(node)
+        return stage_nodes
 
     @cached_property
     def run_ns(self) -> dict[StageKey, int]:

@@ -52,18 +52,18 @@ def _split(look: Look, cause: Cause) -> tuple[Change, ...]:
 
 def _merge(look: Look, cause: Cause) -> tuple[Change, ...]:
     """Propose as few partitions as keep all cores at work and each task below what it should read."""
-    row = _stage(look, cause)
-    needed = max(most_cores(look.cores), -(-int(row["read_bytes"]) // _BYTES_OF_TASK))
+    stage = _stage(look, cause)
+    needed = max(most_cores(look.cores), -(-int(stage["read_bytes"]) // _BYTES_OF_TASK))
     return (
-        _partitions(look, cause, needed, "coalesce(), or larger splits of the input") if needed < row["tasks"] else ()
+        _partitions(look, cause, needed, "coalesce(), or larger splits of the input") if needed < stage["tasks"] else ()
     )
 
 
 def _spilled(look: Look, cause: Cause) -> tuple[Change, ...]:
     """Propose partitions that fit into memory, or more memory where they are small already."""
-    row = _stage(look, cause)
-    needed = -(-int(row["read_bytes"]) // _BYTES_OF_TASK)
-    if needed > row["tasks"]:
+    stage = _stage(look, cause)
+    needed = -(-int(stage["read_bytes"]) // _BYTES_OF_TASK)
+    if needed > stage["tasks"]:
         return _partitions(look, cause, needed, "repartition(), or smaller splits of the input")
     return _more_memory(look, cause)
 
@@ -72,11 +72,11 @@ def _more_memory(look: Look, cause: Cause) -> tuple[Change, ...]:
     """Propose twice the memory for each task of an executor: more of it, or fewer tasks at once."""
     del cause
     log = look.schedule.log
-    held, cores = bytes_of(setting(log, _MEMORY).value, unit="b"), setting(log, _CORES).value
-    told = [] if held is None else [of_setting(log, _MEMORY, f"{held * 2 >> 20}m")]
+    memory_bytes, cores = bytes_of(setting(log, _MEMORY).value, unit="b"), setting(log, _CORES).value
+    changes = [] if memory_bytes is None else [of_setting(log, _MEMORY, f"{memory_bytes * 2 >> 20}m")]
     if cores is not None and _WHOLE.fullmatch(cores) and int(cores) > 1:
-        told.append(of_setting(log, _CORES, f"{-(-int(cores) // 2)}, if not more memory"))
-    return tuple(told)
+        changes.append(of_setting(log, _CORES, f"{-(-int(cores) // 2)}, if not more memory"))
+    return tuple(changes)
 
 
 def _after_loss(look: Look, cause: Cause) -> tuple[Change, ...]:
@@ -103,8 +103,8 @@ def _speculate(look: Look, cause: Cause) -> tuple[Change, ...]:
 def _speculate_sooner(look: Look, cause: Cause) -> tuple[Change, ...]:
     """Propose copies after one and a half times the median, where Spark waits for longer."""
     del cause
-    value = setting(look.schedule.log, _MULTIPLIER).value
-    waits = value is not None and re.fullmatch(r"\d{1,3}(?:\.\d{1,3})?", value) and float(value) > _SOON
+    multiplier = setting(look.schedule.log, _MULTIPLIER).value
+    waits = multiplier is not None and re.fullmatch(r"\d{1,3}(?:\.\d{1,3})?", multiplier) and float(multiplier) > _SOON
     return (of_setting(look.schedule.log, _MULTIPLIER, f"{_SOON}"),) if waits else ()
 
 
@@ -113,14 +113,14 @@ _SOON = 1.5
 
 def _partitions(look: Look, cause: Cause, needed: int, otherwise: str) -> tuple[Change, ...]:
     """Propose a number of partitions: the setting, where it decided the stage's, else a change of the program."""
-    row, query = _stage(look, cause), _query(look, cause)
-    own = look.by_stage[row["stage"], row["stage_attempt"]]
-    shuffled = bool((own["remote_bytes"] > 0).any() or (own["local_bytes"] > 0).any())
-    value = setting(look.schedule.log, _PARTITIONS, query).value
-    place = f"stage {row['stage']}"
-    if query is not None and shuffled and value == str(row["tasks"]):
+    stage, query = _stage(look, cause), _query(look, cause)
+    stage_tasks = look.by_stage[stage["stage"], stage["stage_attempt"]]
+    shuffled = bool((stage_tasks["remote_bytes"] > 0).any() or (stage_tasks["local_bytes"] > 0).any())
+    configured = setting(look.schedule.log, _PARTITIONS, query).value
+    place = f"stage {stage['stage']}"
+    if query is not None and shuffled and configured == str(stage["tasks"]):
         return (of_setting(look.schedule.log, _PARTITIONS, str(needed), query=query, place=place),)
-    return (of_program("partitions", f"{row['tasks']:,}", f"{needed:,}, by {otherwise}", place),)
+    return (of_program("partitions", f"{stage['tasks']:,}", f"{needed:,}, by {otherwise}", place),)
 
 
 def _stage(look: Look, cause: Cause) -> dict[str, int]:

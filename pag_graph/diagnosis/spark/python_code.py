@@ -38,9 +38,9 @@ def python_code(look: Look) -> list[Cause]:
     running: dict[tuple[int, int], int] = {}
     for node in nodes:
         for key in look.plans.stages([node]):
-            own = node.counted.get(EXECUTES, {}).get(key, 0) if timed else 0
-            executing[key] = executing.get(key, 0) + own
-            running[key] = running.get(key, 0) + max(own, node.counted.get(_RUNS, {}).get(key, 0))
+            python_ns = node.counted.get(EXECUTES, {}).get(key, 0) if timed else 0
+            executing[key] = executing.get(key, 0) + python_ns
+            running[key] = running.get(key, 0) + max(python_ns, node.counted.get(_RUNS, {}).get(key, 0))
     if not timed:
         executing = running = {key: _not_in_the_jvm(look, key) for key in executing}
     run = {key: look.plans.run_ns[key] for key in executing}
@@ -51,17 +51,23 @@ def python_code(look: Look) -> list[Cause]:
     at_least = look.cut(keys, lambda key: executing[key] / run[key])
     if not look.matters(look.saved_in(keys, at_least)):
         return []
-    whole = look.cut(keys, lambda key: running[key] / run[key])
-    saved = look.saved_in(keys, whole)
-    return [_cause(look, nodes, executing, running, saved, whole, timed=timed)]
+    all_python = look.cut(keys, lambda key: running[key] / run[key])
+    saved = look.saved_in(keys, all_python)
+    return [_cause(look, nodes, executing, running, saved, all_python, timed=timed)]
 
 
 def _not_in_the_jvm(look: Look, key: tuple[int, int]) -> int:
     """Return the run time of a stage's tasks in which the JVM neither computed nor did what is measured."""
-    own = look.by_stage[key]
-    if not (own["cpu_ns"] > 0).any():
+    stage_tasks = look.by_stage[key]
+    if not (stage_tasks["cpu_ns"] > 0).any():
         return 0
-    spent = own["run"] - own["cpu_ns"] - own["fetch_wait"] - own["gc"] - own["write"]
+    spent = (
+        stage_tasks["run"]
+        - stage_tasks["cpu_ns"]
+        - stage_tasks["fetch_wait"]
+        - stage_tasks["gc"]
+        - stage_tasks["write"]
+    )
     return int(spent.clip(lower_bound=0).sum())
 
 
@@ -78,12 +84,12 @@ def _cause(
     worst = max(executing, key=lambda key: (executing[key], key))
     run = sum(look.plans.run_ns[key] for key in executing)
     names = sorted({node.name for node in nodes if worst in node.updates})
-    others = f" and {len(executing) - 1} more" if len(executing) > 1 else ""
+    further = f" and {len(executing) - 1} more" if len(executing) > 1 else ""
     spent = sum(executing.values())
-    how = "executing Python code" if timed else "outside of the JVM, while Python works"
+    doing = "executing Python code" if timed else "outside of the JVM, while Python works"
     text = (
-        f"{look.stage_name(*worst)}{others}: {spent / run:.0%} of the tasks' run time ({seconds(spent)} of"
-        f" {seconds(run)}) went into {how} ({', '.join(names)})."
+        f"{look.stage_name(*worst)}{further}: {spent / run:.0%} of the tasks' run time ({seconds(spent)} of"
+        f" {seconds(run)}) went into {doing} ({', '.join(names)})."
     )
     node = max((node for node in nodes if worst in node.updates), key=lambda node: node.total(EXECUTES))
     place = f"stage {worst[0]}, {node.label}"
@@ -102,5 +108,5 @@ def _cause(
     }
     traps = ("Whether the function computes or waits is not in the log.", "Python overlaps the JVM's own work.")
     changes = tuple(proposed)
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed, "modelled": not timed}
-    return look.cause("python_udf", saved, text, stage=worst[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed, "modelled": not timed}
+    return look.cause("python_udf", saved, text, stage=worst[0], bound=True, **facts)

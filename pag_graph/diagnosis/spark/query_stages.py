@@ -38,15 +38,15 @@ def between_query_stages(look: Look, gaps: list[Interval]) -> tuple[list[Interva
     """
     spans: dict[int, list[Interval]] = {}
     for query, jobs in _adaptive(look).items():
-        own = common(gaps, _between(jobs, _last_rdds(look)))
-        if own:
-            spans[query] = own
-    every = united(span for own in spans.values() for span in own)
-    broadcasts = sum(min(_broadcast_ns(look, query), length(own)) for query, own in spans.items())
-    spent = length(every) - broadcasts
+        query_gaps = common(gaps, _between(jobs, _last_rdds(look)))
+        if query_gaps:
+            spans[query] = query_gaps
+    all_gaps = united(span for query_gaps in spans.values() for span in query_gaps)
+    broadcasts = sum(min(_broadcast_ns(look, query), length(query_gaps)) for query, query_gaps in spans.items())
+    spent = length(all_gaps) - broadcasts
     least = max(look.limits.replanning_share * look.active, look.limits.small_job_ns)
     if spent < least or not look.matters(spent):
-        return every, None
+        return all_gaps, None
     worst = max(spans, key=lambda query: (length(spans[query]), -query))
     exchanges = sum(node.execution in spans and node.name.endswith("Exchange") for node in look.plans)
     quer = "y" if len(spans) == 1 else "ies"
@@ -57,7 +57,7 @@ def between_query_stages(look: Look, gaps: list[Interval]) -> tuple[list[Interva
     signal = {
         "queries": sorted(spans),
         "gaps": sum(map(len, spans.values())),
-        "between_ns": length(every),
+        "between_ns": length(all_gaps),
         "broadcast_ns": broadcasts,
         "exchanges": exchanges,
     }
@@ -66,8 +66,8 @@ def between_query_stages(look: Look, gaps: list[Interval]) -> tuple[list[Interva
         "Other threads of the program can have worked meanwhile.",
         "A driver without enough processors, or that compiles code for the first time, takes longer for the same.",
     )
-    told = {"signal": signal, "changes": (change,), "traps": traps}
-    return every, look.cause("aqe_lag", spent, text, bound=True, measured=True, **told)
+    facts = {"signal": signal, "changes": (change,), "traps": traps}
+    return all_gaps, look.cause("aqe_lag", spent, text, bound=True, measured=True, **facts)
 
 
 def _adaptive(look: Look) -> dict[int, list[Job]]:
@@ -87,8 +87,8 @@ def _between(jobs: list[Job], last_rdds: dict[int, int]) -> list[Interval]:
     reached = jobs[0].end_ns
     before = jobs[0]
     for job in jobs[1:]:
-        more = last_rdds.get(job.job) is not None and last_rdds.get(job.job) == last_rdds.get(before.job)
-        if job.start_ns > reached and not more:
+        same_rows = last_rdds.get(job.job) is not None and last_rdds.get(job.job) == last_rdds.get(before.job)
+        if job.start_ns > reached and not same_rows:
             stretches.append((reached, job.start_ns))
         reached, before = max(reached, job.end_ns), job
     return stretches

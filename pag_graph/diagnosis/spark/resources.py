@@ -32,15 +32,17 @@ class Lost(NamedTuple):
 def _with(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, int]]]:
     """Return the tasks of some stages, and these."""
     keys = heavy.select("stage", "stage_attempt")
-    own = look.tasks.join(keys.cast({"stage": pl.Int32, "stage_attempt": pl.Int32}), on=keys.columns, how="semi")
-    return own, [(int(s), int(a)) for s, a in keys.iter_rows()]
+    stage_tasks = look.tasks.join(
+        keys.cast({"stage": pl.Int32, "stage_attempt": pl.Int32}), on=keys.columns, how="semi"
+    )
+    return stage_tasks, [(int(stage), int(attempt)) for stage, attempt in keys.iter_rows()]
 
 
 def collected(look: Look) -> Lost:
     """Return stages that collected garbage for much of their run time, and for how long each task did."""
     heavy = look.stages.filter(pl.col("gc_ns") >= look.limits.gc_share * pl.col("run_ns").clip(lower_bound=1))
-    own, keys = _with(look, heavy)
-    return Lost(heavy, keys, own["number"].to_numpy(), own["gc"].to_numpy())
+    heavy_tasks, keys = _with(look, heavy)
+    return Lost(heavy, keys, heavy_tasks["number"].to_numpy(), heavy_tasks["gc"].to_numpy())
 
 
 def garbage(look: Look) -> list[Cause]:
@@ -56,9 +58,9 @@ def garbage(look: Look) -> list[Cause]:
     worst = heavy.row(0, named=True)
     spent = int(heavy["gc_ns"].sum())
     share = spent / max(int(heavy["run_ns"].sum()), 1)
-    others = f" and {heavy.height - 1} more" if heavy.height > 1 else ""
+    further = f" and {heavy.height - 1} more" if heavy.height > 1 else ""
     text = (
-        f"{look.stage_name(worst['stage'], worst['stage_attempt'])}{others}: executors spent {share:.0%} of their run"
+        f"{look.stage_name(worst['stage'], worst['stage_attempt'])}{further}: executors spent {share:.0%} of their run"
         f" time ({seconds(spent)}) collecting garbage."
     )
     signal = {"gc_ns": spent, "gc_share": round(share, 4), "stages": heavy["stage"].to_list()}
@@ -74,12 +76,14 @@ def spilled(look: Look) -> Lost:
     heavy = look.stages.filter(
         (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved)
     )
-    own, keys = _with(look, heavy)
-    spilt = own["disk_spilled_bytes"].to_numpy().astype(float)
+    heavy_tasks, keys = _with(look, heavy)
+    spilt = heavy_tasks["disk_spilled_bytes"].to_numpy().astype(float)
     columns = ("remote_bytes", "local_bytes", "input_bytes", "shuffle_write_bytes", "output_bytes")
-    once = own.select(pl.sum_horizontal(*columns)).to_series().to_numpy()
-    part = spilt / np.maximum(spilt + once, 1)
-    return Lost(heavy, keys, own["number"].to_numpy(), (own["work"].to_numpy() * part).astype(np.int64))
+    moved_once = heavy_tasks.select(pl.sum_horizontal(*columns)).to_series().to_numpy()
+    spilled_share = spilt / np.maximum(spilt + moved_once, 1)
+    return Lost(
+        heavy, keys, heavy_tasks["number"].to_numpy(), (heavy_tasks["work"].to_numpy() * spilled_share).astype(np.int64)
+    )
 
 
 def spills(look: Look) -> list[Cause]:
@@ -110,7 +114,7 @@ def delays(look: Look) -> list[Cause]:
     """Time that tasks spent with launches and shuffles: scheduler delay, waiting for blocks, and writing them."""
     causes = []
     numbers = look.tasks["number"].to_numpy()
-    for column, name, what in (
+    for column, name, doing in (
         ("delay", "scheduling", "between the driver's launch and its notice of the end"),
         ("fetch_wait", "shuffle_fetch", "waiting for shuffle blocks"),
         ("write", "shuffle_write", "writing blocks for shuffles"),
@@ -125,8 +129,8 @@ def delays(look: Look) -> list[Cause]:
 
         saved = look.saved(prompt)
         if look.matters(saved):
-            text = f"Tasks spent {share:.0%} of their time ({seconds(float(spent.sum()))}) {what}."
+            text = f"Tasks spent {share:.0%} of their time ({seconds(float(spent.sum()))}) {doing}."
             signal = {"share": round(share, 4), "time_ns": int(spent.sum())}
-            told = {"signal": signal, "changed": prompt, "bound": name == "shuffle_write"}
-            causes.append(look.cause(name, saved, text, **told))
+            facts = {"signal": signal, "changed": prompt, "bound": name == "shuffle_write"}
+            causes.append(look.cause(name, saved, text, **facts))
     return causes

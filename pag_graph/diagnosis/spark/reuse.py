@@ -47,14 +47,14 @@ def _recomputed(look: Look) -> list[Cause]:
 
 def _feeding(scan: PlanNode) -> list[PlanNode]:
     """Return the nodes that run in a task that computes a part of a cached table."""
-    found, waiting = [], list(scan.children)
+    feeding, waiting = [], list(scan.children)
     while waiting:
         node = waiting.pop()
         if node.name in {"Exchange", CACHE}:
             continue
-        found.append(node)
+        feeding.append(node)
         waiting += node.children
-    return found
+    return feeding
 
 
 def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
@@ -66,11 +66,11 @@ def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
                     computing[key] = max(computing.get(key, 0), count)
     if not computing:
         return None
-    parts, computed = max(computing.values()), sum(computing.values())
+    part_count, computed = max(computing.values()), sum(computing.values())
     # The stage that comes first computes what must be; what any other computes was there, or had been.
-    first = min(computing, key=lambda key: (look.by_stage[key]["launch"].to_numpy().min(), key))
-    again = {key: count for key, count in computing.items() if key != first}
-    again_tasks = computed - parts
+    first_stage = min(computing, key=lambda key: (look.by_stage[key]["launch"].to_numpy().min(), key))
+    again = {key: count for key, count in computing.items() if key != first_stage}
+    again_tasks = computed - part_count
     if again_tasks <= 0 or not again:
         return None
     changed = _longest(look, again)
@@ -79,11 +79,11 @@ def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
         return None
     stage = max(again, key=lambda key: look.plans.run_ns[key])
     text = (
-        f"{look.stage_name(*stage)}: a cached table of {parts:,} parts was computed {computed:,} times part by part:"
-        f" {again_tasks:,} tasks did again what had been done, for {seconds(_lost(changed))}."
+        f"{look.stage_name(*stage)}: a cached table of {part_count:,} parts was computed {computed:,} times part by"
+        f" part: {again_tasks:,} tasks did again what had been done, for {seconds(_lost(changed))}."
     )
     signal = {
-        "parts": parts,
+        "parts": part_count,
         "computed": computed,
         "again": again_tasks,
         "stages": sorted({key[0] for key in again}),
@@ -95,22 +95,22 @@ def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
         "Evictions and caches of RDDs are in the log only with spark.eventLog.logBlockUpdates.enabled.",
         "Parts of a cache that a lost executor held are computed again too.",
     )
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
-    return look.cause("cache_recomputed", saved, text, stage=stage[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("cache_recomputed", saved, text, stage=stage[0], bound=True, **facts)
 
 
 def _longest(look: Look, counts: dict[StageKey, int]) -> Shorter:
     """Return what takes the work from as many tasks of each stage as computed parts: the longest, which did."""
-    parts = []
+    cuts = []
     for key, count in sorted(counts.items()):
-        own = look.by_stage[key]
-        chosen = np.argsort(-own["work"].to_numpy(), kind="stable")[:count]
-        parts.append((own["number"].to_numpy()[chosen], own["work"].to_numpy()[chosen]))
-    return Shorter(parts)
+        stage_tasks = look.by_stage[key]
+        chosen = np.argsort(-stage_tasks["work"].to_numpy(), kind="stable")[:count]
+        cuts.append((stage_tasks["number"].to_numpy()[chosen], stage_tasks["work"].to_numpy()[chosen]))
+    return Shorter(cuts)
 
 
 def _lost(changed: Shorter) -> int:
-    return sum(int(less.sum()) for _, less in changed.parts)
+    return sum(int(cut_ns.sum()) for _, cut_ns in changed.parts)
 
 
 # --- The same computed again ------------------------------------------------------------------------------------------
@@ -139,27 +139,27 @@ def _repeated(look: Look) -> Cause | None:
             if not node.name.startswith((*_WRITES, *_SHIFTING)):
                 groups.setdefault(mark, []).append(node)
     best: list[_Subtree] = []
-    most = (0, 0)
+    best_rank = (0, 0)
     for nodes in groups.values():
         if len(nodes) < 2:  # noqa: PLR2004 twice is again
             continue
         again = _distinct([_subtree(look, node) for node in nodes])
         # Of parts that cost the same the largest says most; rows that are read again are no work by themselves.
-        rank = (sum(part.cost_ns for part in again), len(list(nodes[0].below())))
-        if again and rank[1] > 1 and rank > most:
-            best, most = again, rank
+        rank = (sum(subtree.cost_ns for subtree in again), len(list(nodes[0].below())))
+        if again and rank[1] > 1 and rank > best_rank:
+            best, best_rank = again, rank
     return _again(look, best) if best else None
 
 
 def _computed(root: PlanNode) -> list[PlanNode]:
     """Return the nodes of a plan except those whose rows come from a cache."""
-    found, waiting = [], [root]
+    computed, waiting = [], [root]
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        computed.append(node)
         if node.name != CACHE:
             waiting += node.children
-    return found
+    return computed
 
 
 def subtree_mark(node: PlanNode, known: dict[int, int] | None = None) -> int:
@@ -179,39 +179,39 @@ def subtree_mark(node: PlanNode, known: dict[int, int] | None = None) -> int:
 
 def _subtree(look: Look, root: PlanNode) -> _Subtree:
     """Say what the stages of a part of a plan cost: those that work for nothing else whole, of others what is timed."""
-    own = {id(node): node for node in _computed(root)}
+    part_nodes = {id(node): node for node in _computed(root)}
     shares: dict[StageKey, float] = {}
-    for key in look.plans.stages(list(own.values())):
+    for key in look.plans.stages(list(part_nodes.values())):
         working = look.plans.of_stage[key]
-        if all(id(node) in own for node in working):
+        if all(id(node) in part_nodes for node in working):
             shares[key] = 1.0
             continue
         timed = sum(
-            value.get(key, 0)
+            times.get(key, 0)
             for node in working
-            if id(node) in own
-            for timer, value in node.counted.items()
+            if id(node) in part_nodes
+            for timer, times in node.counted.items()
             if TIMERS.get(timer) is Meaning.EXCLUSIVE
         )
         shares[key] = min(1.0, timed / look.plans.run_ns[key])
     return _Subtree(root, shares, int(sum(share * look.plans.run_ns[key] for key, share in shares.items())))
 
 
-def _distinct(parts: list[_Subtree]) -> list[_Subtree]:
+def _distinct(subtrees: list[_Subtree]) -> list[_Subtree]:
     """Return the parts after the first, each with the stages that no earlier one had: a stage is done once."""
-    seen = set(parts[0].shares)
+    stages_before = set(subtrees[0].shares)
     again = []
-    for part in parts[1:]:
-        shares = {key: share for key, share in part.shares.items() if key not in seen and share > 0}
-        seen |= set(shares)
+    for subtree in subtrees[1:]:
+        shares = {key: share for key, share in subtree.shares.items() if key not in stages_before and share > 0}
+        stages_before |= set(shares)
         if shares:
-            cost = part.cost_ns * sum(shares.values()) / max(sum(part.shares.values()), 1e-9)
-            again.append(_Subtree(part.root, shares, int(cost)))
+            cost = subtree.cost_ns * sum(shares.values()) / max(sum(subtree.shares.values()), 1e-9)
+            again.append(_Subtree(subtree.root, shares, int(cost)))
     return again
 
 
 def _again(look: Look, again: list[_Subtree]) -> Cause | None:
-    shares = {key: share for part in again for key, share in part.shares.items()}
+    shares = {key: share for subtree in again for key, share in subtree.shares.items()}
     changed = look.cut(shares, lambda key: shares[key])
     saved = look.saved_in(sorted(shares), changed)
     if not look.matters(saved):
@@ -219,17 +219,17 @@ def _again(look: Look, again: list[_Subtree]) -> Cause | None:
     stage = max(shares, key=lambda key: shares[key] * look.plans.run_ns[key])
     root = again[0].root
     nodes = [node.name for node in _computed(root) if not node.name.startswith(_SHIFTING)]
-    shown = ", ".join(dict.fromkeys(nodes[:4])) + (", ..." if len(nodes) > 4 else "")  # noqa: PLR2004 a few
-    queries = sorted({part.root.execution for part in again})
+    node_names = ", ".join(dict.fromkeys(nodes[:4])) + (", ..." if len(nodes) > 4 else "")  # noqa: PLR2004 a few
+    queries = sorted({subtree.root.execution for subtree in again})
     text = (
-        f"{look.stage_name(*stage)}: {len(again) + 1} times the same is computed ({shown}), in"
+        f"{look.stage_name(*stage)}: {len(again) + 1} times the same is computed ({node_names}), in"
         f" quer{'ies' if len(queries) > 1 else 'y'} {', '.join(map(str, queries[:6]))} again."
     )
     signal = {
         "times": len(again) + 1,
         "queries": queries,
         "nodes": nodes[:20],
-        "stages": sorted({k for k, _ in shares}),
+        "stages": sorted({number for number, _ in shares}),
     }
     place = f"{root.label} and below"
     changes = (of_program("what is computed again", f"{len(again) + 1} times", "persist(), computed once", place),)
@@ -237,5 +237,5 @@ def _again(look: Look, again: list[_Subtree]) -> Cause | None:
         "Functions that give another result each time must stay.",
         "It needs room: what is kept takes memory or disk.",
     )
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
-    return look.cause("repeated_subplan", saved, text, stage=stage[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("repeated_subplan", saved, text, stage=stage[0], bound=True, **facts)

@@ -55,7 +55,7 @@ def serial_jobs(look: Look) -> list[Suspicion]:
     for unit in _units(look):
         alone = unit.start_ns >= reached
         reached = max(reached, unit.end_ns)
-        apart = alone and not any(unit.lineage & other.lineage for other in chain)
+        apart = alone and not any(unit.lineage & earlier.lineage for earlier in chain)
         chain = [*chain, unit] if apart else [unit] if alone else []
         if not unit.idle or unit.end_ns - unit.start_ns < look.limits.small_job_ns:
             chain = []
@@ -78,7 +78,7 @@ def _units(look: Look) -> list[_Unit]:
     schedule = look.schedule
     if schedule.log.progress.height or any(job.unit.startswith("batch ") for job in schedule.jobs):
         return []
-    held = dict(look.tasks.group_by("job").agg(pl.col("held").sum()).iter_rows())
+    held_ns = dict(look.tasks.group_by("job").agg(pl.col("held").sum()).iter_rows())
     datasets: dict[int, set[tuple[str, int]]] = {}
     for job, stage, rdd in schedule.log.job_stages.select("job", "stage", "rdd").iter_rows():
         datasets.setdefault(job, set()).update([("stage", stage), *([] if rdd is None else [("rdd", rdd)])])
@@ -93,9 +93,9 @@ def _units(look: Look) -> list[_Unit]:
     for label, indices in groups.items():
         jobs = [schedule.jobs[index] for index in indices]
         start, end = min(job.start_ns for job in jobs), max(job.end_ns for job in jobs)
-        lineage = {each for job in jobs for each in datasets.get(job.job, ())}
-        lineage |= {each for job in jobs if job.execution is not None for each in caches.get(job.execution, ())}
-        used = sum(held.get(index, 0) for index in indices)
+        lineage = {dataset for job in jobs for dataset in datasets.get(job.job, ())}
+        lineage |= {dataset for job in jobs if job.execution is not None for dataset in caches.get(job.execution, ())}
+        used = sum(held_ns.get(index, 0) for index in indices)
         room = max(1, cores_at(look.cores, (start + end) // 2)) * max(end - start, 1)
         idle = used <= look.limits.fewer_share * room
         units.append(_Unit(start, end, label, frozenset(lineage), idle))

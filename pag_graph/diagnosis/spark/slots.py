@@ -20,26 +20,28 @@ _THREADS = 1.1
 
 def unused_slots(look: Look) -> list[Cause]:
     """Find cores that no task may use, and say when the application ends if tasks ask for one core each."""
-    whole = recorded_cores(look.schedule, every=True)
-    most, used = most_cores(whole), most_cores(look.cores)
+    all_cores = recorded_cores(look.schedule, every=True)
+    most_at_once, used = most_cores(all_cores), most_cores(look.cores)
     run, cpu = int(look.tasks["run"].sum()), int(look.tasks["cpu_ns"].sum())
-    if used >= most or cpu > _THREADS * run:
+    if used >= most_at_once or cpu > _THREADS * run:
         return []
-    saved = look.base - look.ends(cores=whole)
+    saved = look.base - look.ends(cores=all_cores)
     if not look.matters(saved):
         return []
     stated = setting(look.schedule.log, _TASK_CPUS)
     by_setting = stated.value not in {None, "1"}
-    why = f"each asks for {stated.value} ({_TASK_CPUS})" if by_setting else "each asks for several (resource profile)"
-    text = f"Of {most} cores {used} were used at once at most, though tasks were waiting: {why}."
+    reason = (
+        f"each asks for {stated.value} ({_TASK_CPUS})" if by_setting else "each asks for several (resource profile)"
+    )
+    text = f"Of {most_at_once} cores {used} were used at once at most, though tasks were waiting: {reason}."
     if cpu:
         text += f" Tasks had a processor for {cpu / max(run, 1):.0%} of their run time: they work in one thread."
     change = (
         of_setting(look.schedule.log, _TASK_CPUS, "1")
         if by_setting
-        else of_program("cores of a task", f"{most // used}", "1", "the stages' resource profile")
+        else of_program("cores of a task", f"{most_at_once // used}", "1", "the stages' resource profile")
     )
-    signal = {"cores": most, "used_at_once": used, "cpu_share": round(cpu / max(run, 1), 4)}
+    signal = {"cores": most_at_once, "used_at_once": used, "cpu_share": round(cpu / max(run, 1), 4)}
     traps = (
         "Tasks that work in several threads would have more processor time than run time."
         if cpu

@@ -40,25 +40,25 @@ def slow_tasks(look: Look) -> list[Cause]:
     """Tasks that take far longer than the others of their stage, and why."""
     tasks = look.tasks.with_columns(warm=pl.Series(look.warm)).filter("succeeded")
     causes = (
-        _slow_in(look, (int(stage), int(attempt)), own)
-        for (stage, attempt), own in tasks.group_by("stage", "stage_attempt", maintain_order=True)
+        _slow_in(look, (int(stage), int(attempt)), stage_tasks)
+        for (stage, attempt), stage_tasks in tasks.group_by("stage", "stage_attempt", maintain_order=True)
         # Two tasks have no typical one.
-        if own.height > 2  # noqa: PLR2004
+        if stage_tasks.height > 2  # noqa: PLR2004
     )
     return [cause for cause in causes if cause is not None]
 
 
-def _slow_in(look: Look, key: tuple[int, int], own: pl.DataFrame) -> Cause | None:
-    numbers, raw = own["number"].to_numpy(), own["held"].to_numpy()
-    loading = _loading(look, own)
+def _slow_in(look: Look, key: tuple[int, int], stage_tasks: pl.DataFrame) -> Cause | None:
+    numbers, recorded_ns = stage_tasks["number"].to_numpy(), stage_tasks["held"].to_numpy()
+    loading = _loading(look, stage_tasks)
     # What first tasks take longer is no trouble of theirs, unless most of it is loading.
-    held = np.where(loading, raw, own["warm"].to_numpy())
-    typical = float(np.median(held))
-    slow = held > look.limits.slow_ratio * max(typical, 1.0)
-    if not slow.any() or held.max() - typical < look.limits.saved_share * look.active:
+    held_ns = np.where(loading, recorded_ns, stage_tasks["warm"].to_numpy())
+    typical = float(np.median(held_ns))
+    slow = held_ns > look.limits.slow_ratio * max(typical, 1.0)
+    if not slow.any() or held_ns.max() - typical < look.limits.saved_share * look.active:
         return None
-    mean, usual = int(raw.sum() / own.height), raw[slow] - held[slow] + int(typical)
-    signal = _why_slow(own, slow, look)
+    mean, usual = int(recorded_ns.sum() / stage_tasks.height), recorded_ns[slow] - held_ns[slow] + int(typical)
+    signal = _why_slow(stage_tasks, slow, look)
     kind = signal["signal"]
 
     def changed(durations: I64) -> None:
@@ -70,17 +70,17 @@ def _slow_in(look: Look, key: tuple[int, int], own: pl.DataFrame) -> Cause | Non
     saved = look.saved_in([key], changed)
     if not look.matters(saved):
         return None
-    place = int(np.argmax(held))
+    place = int(np.argmax(held_ns))
     texts = look.schedule.log.texts
     signal |= {
         "stage": key[0],
         "stage_attempt": key[1],
         "slow_tasks": int(slow.sum()),
-        "tasks": own.height,
-        "index": int(own["index"][place]),
-        "executor": texts["executor"][own["executor"][place]],
-        "host": texts["host"][own["host"][place]],
-        "longest_ns": int(held.max()),
+        "tasks": stage_tasks.height,
+        "index": int(stage_tasks["index"][place]),
+        "executor": texts["executor"][stage_tasks["executor"][place]],
+        "host": texts["host"][stage_tasks["host"][place]],
+        "longest_ns": int(held_ns.max()),
         "median_ns": int(typical),
     }
     text = _slow_text(kind, signal, look.stage_name(*key))
@@ -89,16 +89,16 @@ def _slow_in(look: Look, key: tuple[int, int], own: pl.DataFrame) -> Cause | Non
     )
 
 
-def _loading(look: Look, own: pl.DataFrame) -> NDArray[np.bool_]:
+def _loading(look: Look, stage_tasks: pl.DataFrame) -> NDArray[np.bool_]:
     """Return which tasks took far longer than the median of their stage mostly for deserialising.
 
     Where all executors of the stage had such a task, that is what starting costs.
     """
-    held, deserialize = own["held"].to_numpy(), own["deserialize"].to_numpy()
-    typical = float(np.median(held))
-    most = deserialize - np.median(deserialize) >= _MOST_OF_IT * (held - typical)
-    loading: NDArray[np.bool_] = (held > look.limits.slow_ratio * max(typical, 1.0)) & most
-    executors = own["executor"].to_numpy()
+    held_ns, deserialize = stage_tasks["held"].to_numpy(), stage_tasks["deserialize"].to_numpy()
+    typical = float(np.median(held_ns))
+    mostly_loading = deserialize - np.median(deserialize) >= _MOST_OF_IT * (held_ns - typical)
+    loading: NDArray[np.bool_] = (held_ns > look.limits.slow_ratio * max(typical, 1.0)) & mostly_loading
+    executors = stage_tasks["executor"].to_numpy()
     return loading & (np.unique(executors[loading]).size < np.unique(executors).size)
 
 
@@ -109,46 +109,46 @@ def _change(kind: str, look: Look, stage: int) -> str:
     return next((advice for word, advice in _SKEW_ADVICE.items() if any(word in node for node in nodes)), "")
 
 
-def _why_slow(own: pl.DataFrame, slow: NDArray[np.bool_], look: Look) -> dict[str, Any]:
+def _why_slow(stage_tasks: pl.DataFrame, slow: NDArray[np.bool_], look: Look) -> dict[str, Any]:
     """Say what sets slow tasks apart from the others of their stage."""
-    others, those = own.filter(~pl.Series(slow)), own.filter(pl.Series(slow))
-    if not others.height:
-        others = own
+    other_tasks, late_tasks = stage_tasks.filter(~pl.Series(slow)), stage_tasks.filter(pl.Series(slow))
+    if not other_tasks.height:
+        other_tasks = stage_tasks
 
-    def ratio(values: pl.Expr) -> float:
-        base = float(others.select(values.median()).item() or 0)
-        top = float(those.select(values.median()).item() or 0)
+    def ratio(measure: pl.Expr) -> float:
+        base = float(other_tasks.select(measure.median()).item() or 0)
+        top = float(late_tasks.select(measure.median()).item() or 0)
         return top / base if base > 0 else (float("inf") if top > 0 else 1.0)
 
     time = ratio(pl.col("warm"))
-    shuffled = max(ratio(pl.col("shuffle_read_records")), ratio(pl.col("remote_bytes") + pl.col("local_bytes")))
-    taken = max(ratio(pl.col("input_records")), ratio(pl.col("input_bytes")))
+    shuffle_ratio = max(ratio(pl.col("shuffle_read_records")), ratio(pl.col("remote_bytes") + pl.col("local_bytes")))
+    input_ratio = max(ratio(pl.col("input_records")), ratio(pl.col("input_bytes")))
     # What a part explains, it explains of all of the difference: also of that which only a first task has.
-    excess = max(_median(those, "held") - _median(others, "held"), 1.0)
-    parts = {name: (_median(those, name) - _median(others, name)) / excess for name in _PARTS}
-    node = _node_ratio(own, those, look)
+    excess = max(_median(late_tasks, "held") - _median(other_tasks, "held"), 1.0)
+    parts_of_excess = {name: (_median(late_tasks, name) - _median(other_tasks, name)) / excess for name in _PARTS}
+    node_ratio = _node_ratio(stage_tasks, late_tasks, look)
     facts = {
         "time_ratio": round(time, 2),
-        "shuffle_read_ratio": _finite(shuffled),
-        "input_ratio": _finite(taken),
-        "gc_part": round(parts["gc"], 3),
-        "deserialization_part": round(parts["deserialize"], 3),
-        "scheduling_part": round(parts["delay"], 3),
-        "fetch_part": round(parts["fetch_wait"], 3),
-        "node_ratio": _finite(node),
+        "shuffle_read_ratio": _finite(shuffle_ratio),
+        "input_ratio": _finite(input_ratio),
+        "gc_part": round(parts_of_excess["gc"], 3),
+        "deserialization_part": round(parts_of_excess["deserialize"], 3),
+        "scheduling_part": round(parts_of_excess["delay"], 3),
+        "fetch_part": round(parts_of_excess["fetch_wait"], 3),
+        "node_ratio": _finite(node_ratio),
     }
     needed = max(2.0, look.limits.data_ratio * time)
-    largest = max(parts, key=lambda name: parts[name])
-    if parts["deserialize"] >= _MOST_OF_IT and node < _SLOWER:
+    largest = max(parts_of_excess, key=lambda name: parts_of_excess[name])
+    if parts_of_excess["deserialize"] >= _MOST_OF_IT and node_ratio < _SLOWER:
         # It went before anything was read.
         kind = "deserialization"
-    elif shuffled >= needed:
+    elif shuffle_ratio >= needed:
         kind = "key_skew"
-    elif taken >= needed:
+    elif input_ratio >= needed:
         kind = "partition_skew"
-    elif parts[largest] >= _MOST_OF_IT and largest != "deserialize":
+    elif parts_of_excess[largest] >= _MOST_OF_IT and largest != "deserialize":
         kind = _PARTS[largest][0]
-    elif node >= _SLOWER:
+    elif node_ratio >= _SLOWER:
         kind = "slow_node"
     else:
         kind = "straggler"
@@ -163,38 +163,38 @@ def _finite(value: float) -> float | None:
     return round(value, 2) if np.isfinite(value) else None
 
 
-def _node_ratio(own: pl.DataFrame, those: pl.DataFrame, look: Look) -> float:
+def _node_ratio(stage_tasks: pl.DataFrame, late_tasks: pl.DataFrame, look: Look) -> float:
     """Return how much slower a node is at everything, 1 if the slow tasks are on several nodes or it is not slower.
 
     Its other tasks count, and of the slow tasks themselves what does not depend on their data: deserialisation.
     """
     column = "host" if look.tasks["host"].n_unique() > 1 else "executor"
-    places = those[column].unique().to_list()
-    if len(places) != 1 or own[column].n_unique() == 1:
+    places = late_tasks[column].unique().to_list()
+    if len(places) != 1 or stage_tasks[column].n_unique() == 1:
         return 1.0
-    others = own.filter(pl.col(column) != places[0])
+    tasks_elsewhere = stage_tasks.filter(pl.col(column) != places[0])
     # All tasks of the application after the first of each core, against the median of their stage elsewhere.
-    first = look.tasks.sort("receipt", "number").unique("core", keep="first", maintain_order=True)
-    warm = look.tasks.filter(pl.col("succeeded") & ~pl.col("number").is_in(first["number"].implode()))
-    since = those["launch"].min()
+    first_tasks = look.tasks.sort("receipt", "number").unique("core", keep="first", maintain_order=True)
+    warm = look.tasks.filter(pl.col("succeeded") & ~pl.col("number").is_in(first_tasks["number"].implode()))
+    since = late_tasks["launch"].min()
     elsewhere = (
         warm.filter(pl.col(column) != places[0]).group_by("stage", "stage_attempt").agg(typical=pl.col("held").median())
     )
-    here = (
+    tasks_here = (
         warm.filter((pl.col(column) == places[0]) & (pl.col("launch") >= since))
         .join(elsewhere, on=["stage", "stage_attempt"])
         .with_columns(ratio=pl.col("held") / pl.col("typical").clip(lower_bound=1))
     )
-    not_slow = here.filter(~pl.col("number").is_in(those["number"].implode()))
+    not_slow = tasks_here.filter(~pl.col("number").is_in(late_tasks["number"].implode()))
     if not_slow.height >= 2:  # noqa: PLR2004 one task is no pattern
         return float(not_slow["ratio"].median() or 1.0)  # type: ignore[arg-type]
-    if here.height >= 3:  # noqa: PLR2004 one task is no pattern
-        return float(here["ratio"].median() or 1.0)  # type: ignore[arg-type]
+    if tasks_here.height >= 3:  # noqa: PLR2004 one task is no pattern
+        return float(tasks_here["ratio"].median() or 1.0)  # type: ignore[arg-type]
     # Too few tasks there: what every task of the stage does alike must be slower too.
-    alike = those.filter(pl.col("number").is_in(warm["number"].implode()))
+    alike = late_tasks.filter(pl.col("number").is_in(warm["number"].implode()))
     if not alike.height:
         return 1.0
-    fixed, usual = float(alike["deserialize"].median() or 0), float(others["deserialize"].median() or 0)  # type: ignore[arg-type]
+    fixed, usual = float(alike["deserialize"].median() or 0), float(tasks_elsewhere["deserialize"].median() or 0)  # type: ignore[arg-type]
     if fixed - usual < 100e6:  # noqa: PLR2004 less than 100 ms says nothing
         return 1.0
     return fixed / max(usual, 50e6)
@@ -206,8 +206,8 @@ def _slow_text(kind: str, signal: dict[str, Any], stage: str) -> str:
         f" {signal['index']}: {seconds(signal['longest_ns'])}, median {seconds(signal['median_ns'])})"
     )
     if kind == "key_skew":
-        more = signal["shuffle_read_ratio"]
-        return f"{head}, and read {more or 'far more than 100'} x as much from the shuffle: skewed keys."
+        times_as_much = signal["shuffle_read_ratio"]
+        return f"{head}, and read {times_as_much or 'far more than 100'} x as much from the shuffle: skewed keys."
     if kind == "partition_skew":
         return f"{head}, and read {signal['input_ratio'] or 'far more than 100'} x as much input: uneven partitions."
     if kind == "slow_node":
@@ -217,8 +217,8 @@ def _slow_text(kind: str, signal: dict[str, Any], stage: str) -> str:
         )
     for cause, words in _PARTS.values():
         if kind == cause:
-            part = signal[_PART_OF[cause]]
-            return f"{head}; {min(part, 1):.0%} of the difference is {words}."
+            part_of_excess = signal[_PART_OF[cause]]
+            return f"{head}; {min(part_of_excess, 1):.0%} of the difference is {words}."
     return f"{head} with as much data as the others, on a node that is as fast: a straggler."
 
 

@@ -63,8 +63,8 @@ def _read(look: Look, scan: PlanNode) -> Cause | None:
     }
     changes = (of_program("files of the table", f"{files:,}", proposed, f"stage {stage[0]}, {scan.label}"),)
     traps = ("Where the files lie in many partitions, each keeps one at least.",)
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
-    return look.cause("small_files_read", saved, text, stage=stage[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("small_files_read", saved, text, stage=stage[0], bound=True, **facts)
 
 
 def _written(look: Look, write: PlanNode) -> Cause | None:
@@ -77,10 +77,10 @@ def _written(look: Look, write: PlanNode) -> Cause | None:
     below = {id(node): node for node in write.below()}
 
     def writing(key: tuple[int, int]) -> float:
-        others = [node for node in look.plans.of_stage.get(key, ()) if id(node) in below]
+        timed_nodes = [node for node in look.plans.of_stage.get(key, ()) if id(node) in below]
         timed = sum(
             node.counted.get(timer, {}).get(key, 0)
-            for node in others
+            for node in timed_nodes
             for timer in ("scan time", "sort time", "fetch wait time", "time to execute Python code")
         )
         return max(0.0, 1 - timed / look.plans.run_ns[key])
@@ -107,20 +107,20 @@ def _written(look: Look, write: PlanNode) -> Cause | None:
         "job_commit_ns": write.total("job commit time"),
         "query": write.execution,
     }
-    how = "repartition(partition columns) before writing" if partitions else "fewer tasks that write"
+    proposal = "repartition(partition columns) before writing" if partitions else "fewer tasks that write"
     place = f"stage {stage[0]}, {write.label}"
-    changes = (of_program("files written", f"{files:,}", f"{needed:,}, by {how}", place),)
+    changes = (of_program("files written", f"{files:,}", f"{needed:,}, by {proposal}", place),)
     traps = ("A partition with most of the rows becomes one long task.",)
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
-    return look.cause("small_files_written", saved, text, stage=stage[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("small_files_written", saved, text, stage=stage[0], bound=True, **facts)
 
 
 def _writing(look: Look, write: PlanNode) -> list[tuple[int, int]]:
     """Return the stages of a query whose tasks wrote output."""
     keys = []
     for key, job in look.schedule.stage_jobs.items():
-        own = look.by_stage.get(key)
+        stage_tasks = look.by_stage.get(key)
         of_query = look.schedule.jobs[job].execution == write.execution
-        if own is not None and of_query and (write.updates.get(key) or (own["output_bytes"] > 0).any()):
+        if stage_tasks is not None and of_query and (write.updates.get(key) or (stage_tasks["output_bytes"] > 0).any()):
             keys.append(key)
     return sorted(keys)

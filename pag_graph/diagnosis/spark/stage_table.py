@@ -27,8 +27,8 @@ def stage_table(schedule: Schedule) -> pl.DataFrame:
     pl.DataFrame
         Times in nanoseconds; `busy_ns` is what its tasks held cores, `skew_ratio` the longest task over the median.
     """
-    held = pl.col("free") - pl.col("receipt")
-    read = pl.col("remote_bytes") + pl.col("local_bytes")
+    held_ns = pl.col("free") - pl.col("receipt")
+    shuffle_read = pl.col("remote_bytes") + pl.col("local_bytes")
     table = (
         widened(schedule.tasks)
         .group_by("stage", "stage_attempt", maintain_order=True)
@@ -40,9 +40,9 @@ def stage_table(schedule: Schedule) -> pl.DataFrame:
             pl.col("speculative").sum().cast(pl.Int64).alias("speculative"),
             pl.col("launch").min().alias("start_ns"),
             pl.col("done").max().alias("end_ns"),
-            held.sum().alias("busy_ns"),
-            held.median().cast(pl.Int64).alias("median_ns"),
-            held.max().alias("max_ns"),
+            held_ns.sum().alias("busy_ns"),
+            held_ns.median().cast(pl.Int64).alias("median_ns"),
+            held_ns.max().alias("max_ns"),
             pl.col("run").sum().alias("run_ns"),
             pl.col("cpu_ns").sum(),
             pl.col("gc").sum().alias("gc_ns"),
@@ -52,7 +52,7 @@ def stage_table(schedule: Schedule) -> pl.DataFrame:
             pl.col("write").sum().alias("write_ns"),
             pl.col("disk_spilled_bytes").sum().alias("spilled_bytes"),
             pl.col("memory_spilled_bytes").sum(),
-            (read + pl.col("input_bytes")).sum().alias("read_bytes"),
+            (shuffle_read + pl.col("input_bytes")).sum().alias("read_bytes"),
             (pl.col("shuffle_write_bytes") + pl.col("output_bytes")).sum().alias("written_bytes"),
             pl.col("result_bytes").sum(),
         )

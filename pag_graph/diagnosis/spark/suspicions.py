@@ -85,11 +85,11 @@ def suspicions(plans: Iterable[PlanNode]) -> list[Suspicion]:
         By name and node; each node at most once per pattern. They are no causes: none has a saving, and none is ranked.
     """
     nodes = list(plans)
-    seen = [suspicion for node in nodes for suspicion in (*_of_node(node), *_of_text(node))]
+    patterns = [suspicion for node in nodes for suspicion in (*_of_node(node), *_of_text(node))]
     if any(node.generated for node in nodes):
-        seen += [suspicion for node in nodes for suspicion in _interpreted(node)]
-    seen += _cached_once(nodes)
-    return sorted(dict.fromkeys(seen))
+        patterns += [suspicion for node in nodes for suspicion in _interpreted(node)]
+    patterns += _cached_once(nodes)
+    return sorted(dict.fromkeys(patterns))
 
 
 def _of_node(node: PlanNode) -> Iterator[Suspicion]:
@@ -124,16 +124,18 @@ def _of_text(node: PlanNode) -> Iterator[Suspicion]:
     below = node.children[0] if len(node.children) == 1 else None
     if below is not None and below.name == "ColumnarToRow" and below.children:
         below = below.children[0]
-    came = (below.rows if below is not None else node.rows) or 0
+    rows_in = (below.rows if below is not None else node.rows) or 0
     if node.name == "Filter" and below is not None and UNPUSHED in below.traits:
-        kept = node.total("number of output rows")
-        if came >= _LEAST_ROWS and kept < _FEW * came and node.has("number of output rows"):
-            text = f"{came:,} rows were read, and the filter above kept {kept:,}: nothing of it goes to the files."
+        rows_out = node.total("number of output rows")
+        if rows_in >= _LEAST_ROWS and rows_out < _FEW * rows_in and node.has("number of output rows"):
+            text = (
+                f"{rows_in:,} rows were read, and the filter above kept {rows_out:,}: nothing of it goes to the files."
+            )
             advice = "Compare columns as they lie in the files, without casts or functions, or by a partition's column."
             yield Suspicion("full_scan", text, advice, below.label)
-    dear = [trait for trait in node.traits if trait not in {UNPUSHED, UNSPLITTABLE}]
-    if dear and came >= _LEAST_ROWS:
-        text = f"{', '.join(dear)} for each of {came:,} rows; Spark has no timer for expressions."
+    slow_traits = [trait for trait in node.traits if trait not in {UNPUSHED, UNSPLITTABLE}]
+    if slow_traits and rows_in >= _LEAST_ROWS:
+        text = f"{', '.join(slow_traits)} for each of {rows_in:,} rows; Spark has no timer for expressions."
         advice = "Work it out once and keep the result, or join with a table of the values."
         yield Suspicion("slow_expression", text, advice, node.label)
 
@@ -160,8 +162,8 @@ def _cached_once(nodes: list[PlanNode]) -> list[Suspicion]:
             "Remove the persist(): to fill a cache takes time and memory.",
             scan.label,
         )
-        for (scan, *others) in scans.values()
-        if not others and (scan.rows or 0) >= _LEAST_ROWS
+        for (scan, *further_scans) in scans.values()
+        if not further_scans and (scan.rows or 0) >= _LEAST_ROWS
     ]
 
 
@@ -213,7 +215,7 @@ def _is_partial(node: PlanNode) -> bool:
 
 def _next_above(node: PlanNode) -> PlanNode | None:
     """Return the nearest node above that does more than pass rows on."""
-    return next((other for other in node.above() if not _passes(other)), None)
+    return next((above for above in node.above() if not _passes(above)), None)
 
 
 def _passes(node: PlanNode) -> bool:
@@ -233,8 +235,8 @@ def not_recorded(log: SparkLog, plans: PlanView) -> list[NotRecorded]:
     counted = {name.rsplit(".", 1)[-1] for name in (*log.events, *log.unknown)}
     missing = []
     if "SparkListenerStageExecutorMetrics" not in counted:
-        what = "how much memory executors and driver held, and the driver's garbage collection"
-        missing.append(_missing(what, "spark.eventLog.logStageExecutorMetrics"))
+        unknown = "how much memory executors and driver held, and the driver's garbage collection"
+        missing.append(_missing(unknown, "spark.eventLog.logStageExecutorMetrics"))
     if "SparkListenerBlockUpdated" not in counted and any(True for _ in plans.named("InMemoryTableScan")):
         missing.append(_missing("which blocks of a cache were evicted", "spark.eventLog.logBlockUpdates.enabled"))
     python = [node for node in plans if PYTHON.fullmatch(node.name) and node.updates]

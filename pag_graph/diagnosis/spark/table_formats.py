@@ -24,14 +24,14 @@ _MANY_TIMES = 10
 
 def table_formats(look: Look) -> list[Cause]:
     """Find merges that write far more rows than they change, and jobs that work for the table's log alone."""
-    found = [*(_merge(look, node) for node in look.plans), _log_jobs(look)]
-    return [cause for cause in found if cause is not None]
+    causes = [*(_merge(look, node) for node in look.plans), _log_jobs(look)]
+    return [cause for cause in causes if cause is not None]
 
 
 def _merge(look: Look, merge: PlanNode) -> Cause | None:
-    same = sum(merge.total(metric) for metric in _UNCHANGED)
+    unchanged_rows = sum(merge.total(metric) for metric in _UNCHANGED)
     changed_rows = sum(merge.total(metric) for metric in _CHANGED)
-    if same < _MANY_TIMES * max(changed_rows, 1):
+    if unchanged_rows < _MANY_TIMES * max(changed_rows, 1):
         return None
     keys = sorted(
         key
@@ -40,34 +40,36 @@ def _merge(look: Look, merge: PlanNode) -> Cause | None:
         and key in look.by_stage
         and (look.by_stage[key]["output_bytes"] > 0).any()
     )
-    share = same / (same + changed_rows)
+    share = unchanged_rows / (unchanged_rows + changed_rows)
     changed = look.cut(keys, lambda _: share)
     saved = look.saved_in(keys, changed)
     if not look.matters(saved):
         return None
     stage = max(keys, key=lambda key: look.plans.run_ns[key])
-    text = f"{look.stage_name(*stage)}: a merge changed {changed_rows:,} rows, and wrote {same:,} others again."
-    signal = {"changed_rows": changed_rows, "unchanged_rows": same, "query": merge.execution}
+    text = (
+        f"{look.stage_name(*stage)}: a merge changed {changed_rows:,} rows, and wrote {unchanged_rows:,} others again."
+    )
+    signal = {"changed_rows": changed_rows, "unchanged_rows": unchanged_rows, "query": merge.execution}
     changes = (
         of_program(
             "rows written again",
-            f"{same:,}",
+            f"{unchanged_rows:,}",
             "0, by deletion vectors, or a condition on the table's partitions",
             f"stage {stage[0]}, {merge.label}",
         ),
     )
     traps = ("Tables that are copied on write are faster to read.",)
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
-    return look.cause("merge_rewrite", saved, text, stage=stage[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("merge_rewrite", saved, text, stage=stage[0], bound=True, **facts)
 
 
 def _log_jobs(look: Look) -> Cause | None:
-    own = [job for job in look.schedule.jobs if job.name == TABLE_LOG]
-    others = [job for job in look.schedule.jobs if job.name != TABLE_LOG]
-    spans = united((job.start_ns, job.end_ns) for job in own)
-    spent = length(without(spans, [(job.start_ns, job.end_ns) for job in others]))
+    log_jobs = [job for job in look.schedule.jobs if job.name == TABLE_LOG]
+    other_jobs = [job for job in look.schedule.jobs if job.name != TABLE_LOG]
+    spans = united((job.start_ns, job.end_ns) for job in log_jobs)
+    spent = length(without(spans, [(job.start_ns, job.end_ns) for job in other_jobs]))
     if not look.matters(spent):
         return None
-    text = f"{len(own)} jobs worked for {seconds(spent)} on the log of a table alone."
-    signal = {"jobs": [job.number for job in own], "time_ns": spent}
+    text = f"{len(log_jobs)} jobs worked for {seconds(spent)} on the log of a table alone."
+    signal = {"jobs": [job.number for job in log_jobs], "time_ns": spent}
     return look.cause("table_commit", spent, text, signal=signal, measured=True)

@@ -50,7 +50,7 @@ class _Canvas:
         """Return it as SVG with the times below."""
         labels = [svg.text(0, row * _ROW + 12, words, font_size=11) for row, words in enumerate(self.rows)]
         height = len(self.rows) * _ROW + 20
-        tenths = [(_LEFT + _WIDTH * k / 10, f"{self.end_ns * k / 10 / 1e9:.1f} s") for k in range(11)]
+        tenths = [(_LEFT + _WIDTH * tenth / 10, f"{self.end_ns * tenth / 10 / 1e9:.1f} s") for tenth in range(11)]
         drawn = [*labels, *self.shapes, *svg.marks(tenths, height - 4, font_size=10)]
         return svg.document(drawn, _LEFT + _WIDTH + 30, height, family="system-ui,sans-serif")
 
@@ -80,9 +80,9 @@ def timeline(answer: SparkAnswer) -> str:
     row_of = _folded_cores(canvas, answer) if folded else _cores(canvas, answer)
     lane_rows = {lane: lane for lane in range(lanes)}
     for worker, start, length in _path(answer.steps, 0.5 / canvas.scale):
-        row = lane_rows.get(worker, row_of.get(worker - mapped.lanes))
-        if row is not None:
-            canvas.box(row, start, start + length, _PATH, "critical path", thin=True)
+        lane_row = lane_rows.get(worker, row_of.get(worker - mapped.lanes))
+        if lane_row is not None:
+            canvas.box(lane_row, start, start + length, _PATH, "critical path", thin=True)
     tasks = (
         f"A row is an executor, or several ({len(schedule.cores):,} cores in all); the darker, the more of its cores"
         " were busy."
@@ -96,24 +96,24 @@ def timeline(answer: SparkAnswer) -> str:
 def _cores(canvas: _Canvas, answer: SparkAnswer) -> dict[int, int]:
     """Draw a row per core; return the row of each."""
     schedule = answer.mapped.schedule
-    ends, executors, first = executor_ends(schedule), schedule.executors.to_dicts(), len(canvas.rows)
+    ends, executors, first_row = executor_ends(schedule), schedule.executors.to_dicts(), len(canvas.rows)
     for index, core in enumerate(schedule.cores):
         executor = executors[core.executor]
         label = _label(executor["executor"])
         canvas.rows.append(f"{label} core {core.number + 1}")
         words = f"{label} on {executor['host']}"
-        canvas.box(first + index, executor["added"], ends[core.executor], _BUSY[0], words)
+        canvas.box(first_row + index, executor["added"], ends[core.executor], _BUSY[0], words)
     for place, stage, colour, start, end, count, counted in _boxes(schedule.tasks, 1 / canvas.scale):
         text = f"stage {stage}, {count} task{'s' if count > 1 else ''}, {seconds(end - start)}"
         words = text + ("" if counted else ", did not count")
-        canvas.box(first + place, start, end, colour if counted else _WASTED, words)
-    return {index: first + index for index in range(len(schedule.cores))}
+        canvas.box(first_row + place, start, end, colour if counted else _WASTED, words)
+    return {index: first_row + index for index in range(len(schedule.cores))}
 
 
 def _folded_cores(canvas: _Canvas, answer: SparkAnswer) -> dict[int, int]:
     """Draw a row per executor, or for several; return the row of each core."""
     schedule = answer.mapped.schedule
-    executors, first = schedule.executors.to_dicts(), len(canvas.rows)
+    executors, first_row = schedule.executors.to_dicts(), len(canvas.rows)
     used = sorted({core.executor for core in schedule.cores})
     count = min(len(used), _MOST_ROWS)
     place_of = {executor: place * count // len(used) for place, executor in enumerate(used)}
@@ -121,9 +121,9 @@ def _folded_cores(canvas: _Canvas, answer: SparkAnswer) -> dict[int, int]:
     for executor, place in place_of.items():
         members.setdefault(place, []).append(executor)
     for place in range(count):
-        own = members[place]
-        label = _label(executors[own[0]]["executor"])
-        canvas.rows.append(label if len(own) == 1 else f"{label} and {len(own) - 1} more")
+        executors_of_row = members[place]
+        label = _label(executors[executors_of_row[0]]["executor"])
+        canvas.rows.append(label if len(executors_of_row) == 1 else f"{label} and {len(executors_of_row) - 1} more")
     rows = np.array([place_of[core.executor] for core in schedule.cores], np.int64)
     sizes = np.bincount(rows, minlength=count)
     busy = _busy(answer, rows, count) / np.maximum(sizes, 1)[:, None]
@@ -134,26 +134,26 @@ def _folded_cores(canvas: _Canvas, answer: SparkAnswer) -> dict[int, int]:
         start = 0
         for stop in stops:
             level, share = int(levels[start]), float(busy[place, start:stop].mean())
-            words = f"{canvas.rows[first + place]}: {share:.0%} of {sizes[place]} cores busy"
-            canvas.box(first + place, int(start * width), int(stop * width), _BUSY[level], words)
+            words = f"{canvas.rows[first_row + place]}: {share:.0%} of {sizes[place]} cores busy"
+            canvas.box(first_row + place, int(start * width), int(stop * width), _BUSY[level], words)
             start = int(stop)
-    return {index: first + int(row) for index, row in enumerate(rows)}
+    return {index: first_row + int(row) for index, row in enumerate(rows)}
 
 
 def _busy(answer: SparkAnswer, rows: I64, count: int) -> NDArray[np.float64]:
     """Return how many cores of each row were busy on average in each stretch of time."""
     schedule = answer.mapped.schedule
     tasks = schedule.tasks
-    row = rows[tasks["core"].to_numpy()]
+    row_of_task = rows[tasks["core"].to_numpy()]
     width = max(schedule.end_ns, 1) / _BINS
     edges = np.arange(_BINS + 1) * width
     busy = np.zeros((count, _BINS))
     for place in range(count):
-        own = tasks.filter(pl.Series(row == place))
+        row_tasks = tasks.filter(pl.Series(row_of_task == place))
         # Time in tasks up to each edge: what has begun before, less what is still to come of it.
         done = np.zeros(_BINS + 1)
         for name, sign in (("receipt", 1.0), ("free", -1.0)):
-            times = np.sort(own[name].to_numpy()).astype(float)
+            times = np.sort(row_tasks[name].to_numpy()).astype(float)
             sums = np.concatenate([[0.0], np.cumsum(times)])
             before = np.searchsorted(times, edges)
             done += sign * (before * edges - sums[before])

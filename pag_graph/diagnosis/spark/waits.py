@@ -33,13 +33,13 @@ def driver_gc(look: Look) -> list[Cause]:
     spent = min(spent, length(driver_gaps(look.schedule)) + _launching(look))
     if not look.matters(spent):
         return []
-    held = bytes_of(setting(log, _MEMORY).value)
-    changes = () if held is None else (of_setting(log, _MEMORY, f"{held * 2 >> 20}m"),)
+    memory_bytes = bytes_of(setting(log, _MEMORY).value)
+    changes = () if memory_bytes is None else (of_setting(log, _MEMORY, f"{memory_bytes * 2 >> 20}m"),)
     text = f"The driver collected garbage for {seconds(spent)}, of {seconds(look.active)} since the first job."
-    signal = {"gc_ns": spent, "driver_memory_bytes": held}
+    signal = {"gc_ns": spent, "driver_memory_bytes": memory_bytes}
     traps = ("It is not in the log when it did so: where tasks were at work meanwhile, nobody waited.",)
-    told = {"signal": signal, "changes": changes, "traps": traps}
-    return [look.cause("driver_gc", spent, text, bound=True, measured=True, **told)]
+    facts = {"signal": signal, "changes": changes, "traps": traps}
+    return [look.cause("driver_gc", spent, text, bound=True, measured=True, **facts)]
 
 
 def _launching(look: Look) -> int:
@@ -51,23 +51,23 @@ def _launching(look: Look) -> int:
 
 def cloud_wait(look: Look) -> list[Cause]:
     """Find scans whose tasks spent much of their time on requests to an object store."""
-    found = [_slow_requests(look, node) for node in look.plans if any(node.has(timer) for timer in _CLOUD)]
-    return [cause for cause in found if cause is not None]
+    causes = [_slow_requests(look, node) for node in look.plans if any(node.has(timer) for timer in _CLOUD)]
+    return [cause for cause in causes if cause is not None]
 
 
 def _slow_requests(look: Look, scan: PlanNode) -> Cause | None:
     spent: dict[tuple[int, int], int] = {}
     for timer in _CLOUD:
-        for key, value in scan.counted.get(timer, {}).items():
+        for key, request_ns in scan.counted.get(timer, {}).items():
             if key in look.plans.run_ns:
-                spent[key] = spent.get(key, 0) + value
+                spent[key] = spent.get(key, 0) + request_ns
     if not spent:
         return None
     # Requests of one task overlap: they take no longer than its scan, where that is timed.
     scanned = scan.counted.get("scan time", {})
     shares = {
-        key: min(value, scanned.get(key) or value, look.plans.run_ns[key]) / look.plans.run_ns[key]
-        for key, value in spent.items()
+        key: min(request_ns, scanned.get(key) or request_ns, look.plans.run_ns[key]) / look.plans.run_ns[key]
+        for key, request_ns in spent.items()
     }
     changed = look.cut(shares, lambda key: shares[key])
     saved = look.saved_in(sorted(shares), changed)
@@ -83,5 +83,5 @@ def _slow_requests(look: Look, scan: PlanNode) -> Cause | None:
     place = f"stage {stage[0]}, {scan.label}"
     changes = (of_program("requests", "as they are", "fewer and larger, or a cache of the files", place),)
     traps = ("Requests overlap each other and the tasks' own work.",)
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
-    return look.cause("cloud_wait", saved, text, stage=stage[0], bound=True, **told)
+    facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("cloud_wait", saved, text, stage=stage[0], bound=True, **facts)

@@ -77,8 +77,8 @@ class WithCores(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain values."""
-        told = {"recorded": int(self.recorded), "kept": int(self.kept)}
-        return {"cores": self.cores, **self.end.facts("predicted"), **told}
+        flags = {"recorded": int(self.recorded), "kept": int(self.kept)}
+        return {"cores": self.cores, **self.end.facts("predicted"), **flags}
 
     @property
     def label(self) -> str:
@@ -109,21 +109,25 @@ def with_other_cores(
         By number of cores.
     """
     schedule, plan, always = mapped.schedule, diagnosis.plan, steady(mapped.schedule)
-    known = crowding or Crowding(mapped, diagnosis)
+    crowding_known = crowding or Crowding(mapped, diagnosis)
     sides = [
-        {row.cores: row for row in predict_cores(schedule, plan, counts, more=known.more(side)) if not row.recorded}
-        for side in (LEAST, MOST)
+        {
+            prediction.cores: prediction
+            for prediction in predict_cores(schedule, plan, counts, more=crowding_known.more(bound))
+            if not prediction.recorded
+        }
+        for bound in (LEAST, MOST)
     ]
-    first = diagnosis.span_ns - diagnosis.active_ns
-    told = []
-    for row in predict_cores(schedule, plan, counts, more=known.more(LEAST)):
-        end: Estimate | Bounds = diagnosis.estimate(row.predicted_ns)
-        if not row.recorded and not known.tells(row.cores):
-            low, high = (side[row.cores].predicted_ns for side in sides)
-            off = max(int(_REPLAY_ERROR * (low - first)), abs(diagnosis.simulated_ns - diagnosis.span_ns))
+    first_job_ns = diagnosis.span_ns - diagnosis.active_ns
+    predictions = []
+    for prediction in predict_cores(schedule, plan, counts, more=crowding_known.more(LEAST)):
+        end: Estimate | Bounds = diagnosis.estimate(prediction.predicted_ns)
+        if not prediction.recorded and not crowding_known.tells(prediction.cores):
+            low, high = (by_cores[prediction.cores].predicted_ns for by_cores in sides)
+            off = max(int(_REPLAY_ERROR * (low - first_job_ns)), abs(diagnosis.simulated_ns - diagnosis.span_ns))
             end = Bounds(max(0, low - off), high + off)
-        told.append(WithCores(row.cores, end, row.recorded, not row.recorded or always))
-    return told
+        predictions.append(WithCores(prediction.cores, end, prediction.recorded, not prediction.recorded or always))
+    return predictions
 
 
 def what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list[WhatIf]:
@@ -148,25 +152,28 @@ def what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list[
     changed: dict[str, np.ndarray[Any, np.dtype[np.int64]]] = {}
     stage, attempt = tasks["stage"].to_numpy(), tasks["stage_attempt"].to_numpy()
     for key in _on_path(mapped, steps)[: 1 if tasks.height > _LARGE else _MOST_STAGES]:
-        own = (stage == key[0]) & (attempt == key[1])
+        of_stage = (stage == key[0]) & (attempt == key[1])
         half = plan.durations.copy()
-        half[own] //= 2
+        half[of_stage] //= 2
         changed[f"half the work in stage {key[0]}"] = half
-        if own.sum() > 1:
+        if of_stage.sum() > 1:
             even = plan.durations.copy()
-            even[own] = int(even[own].mean())
+            even[of_stage] = int(even[of_stage].mean())
             changed[f"even tasks in stage {key[0]}"] = even
     gc = tasks["gc"].to_numpy()
     if gc.sum() > _LEAST_GC * plan.durations.sum():
         changed["no garbage collection"] = np.maximum(plan.durations - gc, 0)
-    rows = []
+    predicted = []
     for change, durations in changed.items():
         end = list_schedule(plan, cores, durations=durations)
-        rows.append(WhatIf(change, diagnosis.estimate(end), diagnosis.estimate(base - end)))
+        predicted.append(WhatIf(change, diagnosis.estimate(end), diagnosis.estimate(base - end)))
     gaps = length(driver_gaps(schedule))
     saving = diagnosis.estimate(gaps, measured=True)
-    rows.append(WhatIf("no driver work between and after jobs", diagnosis.estimate(base - gaps), saving))
-    return sorted((row for row in rows if row.saving.ns > 0), key=lambda row: (-row.saving.ns, row.change))
+    predicted.append(WhatIf("no driver work between and after jobs", diagnosis.estimate(base - gaps), saving))
+    return sorted(
+        (what_if for what_if in predicted if what_if.saving.ns > 0),
+        key=lambda what_if: (-what_if.saving.ns, what_if.change),
+    )
 
 
 def _on_path(mapped: Mapped, steps: pl.DataFrame) -> list[tuple[int, int]]:

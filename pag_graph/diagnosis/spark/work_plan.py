@@ -43,10 +43,10 @@ def plan_work(schedule: Schedule) -> WorkPlan:
     preds = _job_preds(schedule)
     jobs = []
     for index, job in enumerate(schedule.jobs):
-        after, begun, gap = preds[index]
+        after, begun_job, gap = preds[index]
         tail = job.end_ns - min(max(last_end.get(index, job.start_ns), job.start_ns), job.end_ns)
-        jobs.append(JobPlan(after=after, begun=begun, gap_ns=gap, tail_ns=tail))
-    last, tail = _ending(schedule)
+        jobs.append(JobPlan(after=after, begun=begun_job, gap_ns=gap, tail_ns=tail))
+    last_jobs, tail = _ending(schedule)
     follows, offsets = _retries(tasks, {number: spans[stage.key].begin for stage in stages for number in stage.tasks})
     return WorkPlan(
         jobs=tuple(jobs),
@@ -54,7 +54,7 @@ def plan_work(schedule: Schedule) -> WorkPlan:
         durations=(tasks["free"] - tasks["receipt"]).to_numpy(),
         follows=follows,
         offsets=offsets,
-        last=last,
+        last=last_jobs,
         tail_ns=tail,
     )
 
@@ -84,17 +84,19 @@ def _stage_spans(schedule: Schedule, tasks: pl.DataFrame) -> dict[tuple[int, int
     )
     spans = {
         (int(stage), int(attempt)): _StageSpan(
-            schedule.stage_jobs[int(stage), int(attempt)], tuple(numbers), first, end, first
+            schedule.stage_jobs[int(stage), int(attempt)], tuple(numbers), first_launch, end, first_launch
         )
-        for stage, attempt, numbers, first, end in rows
+        for stage, attempt, numbers, first_launch, end in rows
     }
     _find_begins(schedule, tasks, spans)
-    return dict(sorted(spans.items(), key=lambda item: (item[1].job, item[1].first, item[0])))
+    return dict(sorted(spans.items(), key=lambda keyed_span: (keyed_span[1].job, keyed_span[1].first, keyed_span[0])))
 
 
 def _find_begins(schedule: Schedule, tasks: pl.DataFrame, spans: dict[tuple[int, int], _StageSpan]) -> None:
     """From the submission to the first launch the driver was busy, unless there was no free core."""
-    submitted = {(row[0], row[1]): row[2] for row in schedule.log.stages.select(_SUBMITTED).iter_rows()}
+    submitted = {
+        (stage_row[0], stage_row[1]): stage_row[2] for stage_row in schedule.log.stages.select(_SUBMITTED).iter_rows()
+    }
     launches, ends = np.sort(tasks["launch"].to_numpy()), np.sort(tasks["free"].to_numpy())
     added = schedule.executors["added"].min()
     first_executor = added if isinstance(added, int) else 0
@@ -104,10 +106,12 @@ def _find_begins(schedule: Schedule, tasks: pl.DataFrame, spans: dict[tuple[int,
         if stated is None:
             continue
         start = schedule.jobs[span.job].start_ns
-        at = min(max((stated - schedule.origin_ms) * MS, start), span.first)
-        running = int(np.searchsorted(launches, at, side="right") - np.searchsorted(ends, at, side="right"))
-        if running >= cores_by(at) or at < first_executor <= span.first:
-            span.begin = at
+        submitted_ns = min(max((stated - schedule.origin_ms) * MS, start), span.first)
+        running = int(
+            np.searchsorted(launches, submitted_ns, side="right") - np.searchsorted(ends, submitted_ns, side="right")
+        )
+        if running >= cores_by(submitted_ns) or submitted_ns < first_executor <= span.first:
+            span.begin = submitted_ns
 
 
 _SUBMITTED = ("stage", "stage_attempt", "submitted_ms")
@@ -123,18 +127,18 @@ def _stage_plans(schedule: Schedule, tasks: pl.DataFrame, spans: dict[tuple[int,
     plans: list[StagePlan] = []
     for key, span in spans.items():
         job = schedule.jobs[span.job]
-        before = [other for other in of_job[span.job] if spans[other].end <= span.first]
+        before = [earlier for earlier in of_job[span.job] if spans[earlier].end <= span.first]
         if key[1] == 0:
-            wanted = set(parents.get((job.job, key[0]), []))
-            after = [other for other in before if other[0] in wanted]
+            parent_stages = set(parents.get((job.job, key[0]), []))
+            after = [earlier for earlier in before if earlier[0] in parent_stages]
         else:
             # A stage that runs again waited for whatever ended last before it.
-            after = [max(before, key=lambda other: spans[other].end)] if before else []
-        ready = max([spans[other].end for other in after] + [job.start_ns])
+            after = [max(before, key=lambda earlier: spans[earlier].end)] if before else []
+        ready = max([spans[earlier].end for earlier in after] + [job.start_ns])
         plans.append(
             StagePlan(
                 job=span.job,
-                after=tuple(index[other] for other in after),
+                after=tuple(index[earlier] for earlier in after),
                 gap_ns=max(0, span.begin - ready),
                 tasks=span.tasks,
                 between_ns=between.get(key, 0),
@@ -151,8 +155,8 @@ def _cores_over_time(cores: Sequence[Cores]) -> Callable[[int], int]:
         + [(group.until, -group.cores) for group in cores if group.until is not None]
     )
     instants = np.array([t for t, _ in changes], np.int64)
-    there = np.cumsum([0, *(change for _, change in changes)])
-    return lambda t: int(there[np.searchsorted(instants, t, side="right")])
+    core_counts = np.cumsum([0, *(change for _, change in changes)])
+    return lambda t: int(core_counts[np.searchsorted(instants, t, side="right")])
 
 
 def _between(tasks: pl.DataFrame) -> dict[tuple[int, int], int]:
@@ -173,45 +177,45 @@ def _between(tasks: pl.DataFrame) -> dict[tuple[int, int], int]:
 def _job_preds(schedule: Schedule) -> dict[int, tuple[tuple[int, ...], int, int]]:
     """Return for every job: those that must have ended, the one that must have begun, and the driver's time after."""
     jobs, lanes = schedule.jobs, schedule.lanes
-    out: dict[int, tuple[tuple[int, ...], int, int]] = {}
+    preds: dict[int, tuple[tuple[int, ...], int, int]] = {}
     waited = _joined(schedule)
     for k, index in enumerate(lanes[0].jobs):
         after = tuple(([lanes[0].jobs[k - 1]] if k else []) + waited.get(k, []))
         ready = max((jobs[j].end_ns for j in after), default=0)
-        out[index] = (after, -1, max(0, jobs[index].start_ns - ready))
+        preds[index] = (after, -1, max(0, jobs[index].start_ns - ready))
     for lane in lanes[1:]:
-        forks = {first: (t, parent) for t, parent, first in lane.forks}
+        forks = {first_job: (t, parent) for t, parent, first_job in lane.forks}
         for k, index in enumerate(lane.jobs):
             if index in forks:
                 t, parent = forks[index]
-                begun = next(j for j in lanes[parent].jobs if jobs[j].start_ns == t)
-                out[index] = ((), begun, jobs[index].start_ns - t)
+                begun_job = next(j for j in lanes[parent].jobs if jobs[j].start_ns == t)
+                preds[index] = ((), begun_job, jobs[index].start_ns - t)
             else:
                 before = lane.jobs[k - 1]
-                out[index] = ((before,), -1, max(0, jobs[index].start_ns - jobs[before].end_ns))
-    return out
+                preds[index] = ((before,), -1, max(0, jobs[index].start_ns - jobs[before].end_ns))
+    return preds
 
 
 def _joined(schedule: Schedule) -> dict[int, list[int]]:
     """Return the jobs of other lanes that lane 0 waited for before each of its jobs (and after the last one)."""
     jobs, lanes = schedule.jobs, schedule.lanes
     ends = np.array([jobs[j].end_ns for j in lanes[0].jobs], np.int64)
-    out: dict[int, list[int]] = {}
+    joined: dict[int, list[int]] = {}
     for lane in lanes[1:]:
         firsts = [lane.jobs.index(first) for _, _, first in lane.forks]
         for place, join in enumerate(lane.joins):
             if join >= 0:
                 stop = firsts[place + 1] if place + 1 < len(firsts) else len(lane.jobs)
                 k = int(np.searchsorted(ends, join, side="left"))
-                out.setdefault(k, []).append(lane.jobs[stop - 1])
-    return out
+                joined.setdefault(k, []).append(lane.jobs[stop - 1])
+    return joined
 
 
 def _ending(schedule: Schedule) -> tuple[tuple[int, ...], int]:
     main = schedule.lanes[0]
-    last = tuple(main.jobs[-1:]) + tuple(_joined(schedule).get(len(main.jobs), []))
-    ready = max((schedule.jobs[j].end_ns for j in last), default=0)
-    return last, max(0, schedule.end_ns - ready)
+    last_jobs = tuple(main.jobs[-1:]) + tuple(_joined(schedule).get(len(main.jobs), []))
+    ready = max((schedule.jobs[j].end_ns for j in last_jobs), default=0)
+    return last_jobs, max(0, schedule.end_ns - ready)
 
 
 def _retries(tasks: pl.DataFrame, begins: dict[int, int]) -> tuple[dict[int, int], dict[int, int]]:
@@ -224,18 +228,18 @@ def _retries(tasks: pl.DataFrame, begins: dict[int, int]) -> tuple[dict[int, int
     again = tasks.filter((pl.col("attempt") > 0) | pl.col("speculative"))
     if not again.height:
         return follows, offsets
-    wanted = again.select("stage", "stage_attempt", "index").unique()
-    rows = tasks.join(wanted, on=["stage", "stage_attempt", "index"], how="semi").sort("launch", "number")
-    seen: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+    retried = again.select("stage", "stage_attempt", "index").unique()
+    rows = tasks.join(retried, on=["stage", "stage_attempt", "index"], how="semi").sort("launch", "number")
+    attempts: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for number, stage, attempt, index, launch, done, speculative in rows.select(
         "number", "stage", "stage_attempt", "index", "launch", "done", "speculative"
     ).iter_rows():
-        before = seen.setdefault((stage, attempt, index), [])
-        ended = [other for other, end in before if end <= launch]
-        if speculative or (before and not ended):
+        before = attempts.setdefault((stage, attempt, index), [])
+        ended_before = [earlier for earlier, end in before if end <= launch]
+        if speculative or (before and not ended_before):
             if number in begins:
                 offsets[number] = max(0, launch - begins[number])
-        elif ended:
-            follows[number] = ended[-1]
+        elif ended_before:
+            follows[number] = ended_before[-1]
         before.append((number, done))
     return follows, offsets

@@ -95,9 +95,9 @@ class Comparison:
             "difference_ns": self.difference_ns,
             "matched_new": round(self.matched[0], 6),
             "matched_base": round(self.matched[1], 6),
-            "differences": [row.facts() for row in self.differences],
+            "differences": [difference.facts() for difference in self.differences],
             "attribution": self.attribution.facts(),
-            "followed": [row.facts() for row in self.followed],
+            "followed": [change.facts() for change in self.followed],
             "rows": [row.facts() for row in self.rows],
             "only_new": [pair.new.name for pair in self.pairs if pair.new and not pair.base],
             "only_base": [pair.base.name for pair in self.pairs if pair.base and not pair.new],
@@ -177,33 +177,33 @@ def _label(pair: Pair) -> str:
 class _Side:
     """The path of one run by rows that the other run can have too."""
 
-    def __init__(self, answer: SparkAnswer, pairs: list[Pair], side: int) -> None:
+    def __init__(self, answer: SparkAnswer, pairs: list[Pair], place_in_pair: int) -> None:
         self.answer = answer
         self.times: Counter[_Key] = Counter()
         self.rows: dict[tuple[Any, ...], int] = {}
         self._units: dict[tuple[str, int], int] = {}
         for place, pair in enumerate(pairs):
-            unit = pair[side]
+            unit = pair[place_in_pair]
             if unit is not None:
                 self._units[unit.kind, unit.number] = place
         self._roots = root_of(answer)
         self._places = self._places_of_nodes()
         self._add_pieces()
-        both = {place for place, pair in enumerate(pairs) if pair.new and pair.base}
+        paired = {place for place, pair in enumerate(pairs) if pair.new and pair.base}
         work: defaultdict[bool, int] = defaultdict(int)
         for key, ns in self.times.items():
             if key.unit >= 0:
-                work[key.unit in both] += ns
+                work[key.unit in paired] += ns
         self.matched = work[True] / max(work[True] + work[False], 1) if self._units else 1.0
 
     def _places_of_nodes(self) -> dict[tuple[int, int], int]:
         """Return which of the nodes of its name in its plan each node is, in the order of the plan."""
         counts: Counter[tuple[int, str]] = Counter()
-        found = {}
+        places = {}
         for execution, node, name in self.answer.log.nodes.select("execution", "node", "name").iter_rows():
-            found[execution, node] = counts[execution, name]
+            places[execution, node] = counts[execution, name]
             counts[execution, name] += 1
-        return found
+        return places
 
     def _add_pieces(self) -> None:
         view = {(node.execution, node.node): node for node in PlanView(self.answer.mapped.schedule)}
@@ -217,9 +217,9 @@ class _Side:
             place = self._places.get((of_query, node), 0)
             key = _Key(unit, kind, _unnumbered(plain, kind), place, activity)
             self.times[key] += ns
-            known = view.get((of_query, node))
-            if known is not None and known.rows:
-                self.rows[key[:4]] = known.rows
+            plan_node = view.get((of_query, node))
+            if plan_node is not None and plan_node.rows:
+                self.rows[key[:4]] = plan_node.rows
 
 
 def _unnumbered(name: str, kind: str) -> str:

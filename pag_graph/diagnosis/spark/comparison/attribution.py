@@ -100,21 +100,23 @@ def attribute(new: SparkAnswer, base: SparkAnswer, pairs: Sequence[Pair], matche
     """
     if min(matched) < _LEAST_MATCHED:
         return Attribution([], 0, f"only {min(matched):.0%} of a path is in units that both have")
-    if not all(side.mapped.schedule.tasks.height and side.diagnosis.cores for side in (new, base)):
+    if not all(
+        spark_answer.mapped.schedule.tasks.height and spark_answer.diagnosis.cores for spark_answer in (new, base)
+    ):
         return Attribution([], 0, "a run has no tasks")
     # Whose jobs and stages are replayed must not depend on which run is called new.
     new_kept = _order(new) < _order(base)
     sides = [_Side(new, pairs, 0), _Side(base, pairs, 1)]
-    kept, other = sides if new_kept else sides[::-1]
-    hybrid = _Hybrid(kept, other)
-    values = {frozenset(chosen): hybrid.end(frozenset(chosen)) for chosen in _subsets(hybrid.differing)}
-    found = dict.fromkeys(FACTORS, 0) | shapley(hybrid.differing, values.__getitem__)
-    found["plan"] = other.answer.diagnosis.simulated_ns - values[frozenset(hybrid.differing)]
-    spans = other.answer.diagnosis.span_ns - kept.answer.diagnosis.span_ns
-    found["residual"] = spans - sum(found.values())
+    ours, theirs = sides if new_kept else sides[::-1]
+    hybrid = _Hybrid(ours, theirs)
+    ends = {frozenset(chosen): hybrid.end(frozenset(chosen)) for chosen in _subsets(hybrid.differing)}
+    parts_ns = dict.fromkeys(FACTORS, 0) | shapley(hybrid.differing, ends.__getitem__)
+    parts_ns["plan"] = theirs.answer.diagnosis.simulated_ns - ends[frozenset(hybrid.differing)]
+    spans = theirs.answer.diagnosis.span_ns - ours.answer.diagnosis.span_ns
+    parts_ns["residual"] = spans - sum(parts_ns.values())
     sign = -1 if new_kept else 1
-    names = sorted(FACTORS, key=lambda name: (-abs(found[name]), FACTORS.index(name)))
-    return Attribution([Part(name, sign * found[name]) for name in (*names, "plan", "residual")], len(values))
+    names = sorted(FACTORS, key=lambda name: (-abs(parts_ns[name]), FACTORS.index(name)))
+    return Attribution([Part(name, sign * parts_ns[name]) for name in (*names, "plan", "residual")], len(ends))
 
 
 def shapley(names: Sequence[str], value: Callable[[frozenset[str]], int]) -> dict[str, int]:
@@ -138,7 +140,7 @@ def shapley(names: Sequence[str], value: Callable[[frozenset[str]], int]) -> dic
     {'a': 15, 'b': 15}
     """
     count = len(names)
-    whole = factorial(count)
+    orders = factorial(count)
     weighted = dict.fromkeys(names, 0)
     for size in range(count):
         weight = factorial(size) * factorial(count - size - 1)
@@ -149,14 +151,14 @@ def shapley(names: Sequence[str], value: Callable[[frozenset[str]], int]) -> dic
                     weighted[name] += weight * (value(before | {name}) - value(before))
     # Towards zero, and what is left to the parts with the largest remainders: alike for both signs.
     signs = {name: 1 if ns >= 0 else -1 for name, ns in weighted.items()}
-    shares = {name: signs[name] * (abs(ns) // whole) for name, ns in weighted.items()}
-    left = value(frozenset(names)) - value(frozenset()) - sum(shares.values()) if names else 0
-    step = 1 if left >= 0 else -1
-    for name in sorted(names, key=lambda name: (-step * (weighted[name] - whole * shares[name]), names.index(name))):
-        if not left:
+    shares = {name: signs[name] * (abs(ns) // orders) for name, ns in weighted.items()}
+    undivided = value(frozenset(names)) - value(frozenset()) - sum(shares.values()) if names else 0
+    step = 1 if undivided >= 0 else -1
+    for name in sorted(names, key=lambda name: (-step * (weighted[name] - orders * shares[name]), names.index(name))):
+        if not undivided:
             break
         shares[name] += step
-        left -= step
+        undivided -= step
     return shares
 
 
@@ -164,20 +166,26 @@ def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
     return [chosen for size in range(len(names) + 1) for chosen in combinations(names, size)]
 
 
-def _order(side: SparkAnswer) -> tuple[object, ...]:
+def _order(spark_answer: SparkAnswer) -> tuple[object, ...]:
     """Return what tells two runs apart whichever way round they are given."""
-    plan = side.diagnosis.plan
-    return (len(plan.stages), len(plan.durations), side.diagnosis.span_ns, int(plan.durations.sum()), side.log.app_id)
+    plan = spark_answer.diagnosis.plan
+    return (
+        len(plan.stages),
+        len(plan.durations),
+        spark_answer.diagnosis.span_ns,
+        int(plan.durations.sum()),
+        spark_answer.log.app_id,
+    )
 
 
 class _Side:
     """A run's plan of work by pair of units."""
 
-    def __init__(self, answer: SparkAnswer, pairs: Sequence[Pair], side: int) -> None:
+    def __init__(self, answer: SparkAnswer, pairs: Sequence[Pair], place_in_pair: int) -> None:
         self.answer, self.plan = answer, answer.diagnosis.plan
-        both = {place for place, pair in enumerate(pairs) if pair.new and pair.base}
-        every = units_of_jobs(answer, pairs, side)
-        self.unit_of_job = {job: unit for job, unit in every.items() if unit in both}
+        paired = {place for place, pair in enumerate(pairs) if pair.new and pair.base}
+        units = units_of_jobs(answer, pairs, place_in_pair)
+        self.unit_of_job = {job: unit for job, unit in units.items() if unit in paired}
         self.stages = stages_of(answer, self.unit_of_job)
         table = answer.diagnosis.stages
         moved = table["read_bytes"] + table["written_bytes"]
@@ -209,41 +217,43 @@ class _Hybrid:
         self.pairs: dict[int, int] = {}
         for unit, stages in kept.stages.items():
             self.pairs.update(match_stages(stages, other.stages.get(unit, ())))
-        same = kept.answer.diagnosis.cores == other.answer.diagnosis.cores
-        self.differing = [name for name in FACTORS if name != "cluster" or not same]
+        same_cores = kept.answer.diagnosis.cores == other.answer.diagnosis.cores
+        self.differing = [name for name in FACTORS if name != "cluster" or not same_cores]
         self.tasks = len(kept.plan.durations)
         # Tasks of the other run have the numbers after those of this one.
-        more, theirs = self.tasks, other.plan
-        self.follows = kept.plan.follows | {a + more: b + more for a, b in theirs.follows.items()}
-        self.offsets = kept.plan.offsets | {task + more: ns for task, ns in theirs.offsets.items()}
+        shift, theirs = self.tasks, other.plan
+        self.follows = kept.plan.follows | {
+            follower + shift: before + shift for follower, before in theirs.follows.items()
+        }
+        self.offsets = kept.plan.offsets | {task + shift: ns for task, ns in theirs.offsets.items()}
 
     def end(self, chosen: frozenset[str]) -> int:
         """Return when the application ends with some parts taken from the other run."""
-        side = self.other if "cluster" in chosen else self.kept
+        cluster_side = self.other if "cluster" in chosen else self.kept
         plan = self._driver(self.kept.plan, chosen)
         stages, durations = self._stages(plan.stages, chosen)
         plan = replace(plan, stages=stages, durations=durations, follows=self.follows, offsets=self.offsets)
-        return list_schedule(plan, side.answer.diagnosis.cores)
+        return list_schedule(plan, cluster_side.answer.diagnosis.cores)
 
     def _driver(self, plan: WorkPlan, chosen: frozenset[str]) -> WorkPlan:
         """Let the driver take as long for each unit as in the other run."""
         if "driver" not in chosen:
             return plan
-        own, others = self.kept.driver_ns(), self.other.driver_ns()
+        own_ns, other_ns = self.kept.driver_ns(), self.other.driver_ns()
         jobs, stages = list(plan.jobs), list(plan.stages)
         unit_of = self.kept.unit_of_job
         for place, unit in unit_of.items():
-            wanted, had = others.get(unit, 0), own[unit]
-            gap = jobs[place].gap_ns if place == self.kept.start else _scaled(jobs[place].gap_ns, wanted, had)
-            jobs[place] = replace(jobs[place], gap_ns=gap, tail_ns=_scaled(jobs[place].tail_ns, wanted, had))
-        for unit in {unit for unit in others if not own.get(unit)}:
-            first = min((place for place, other in unit_of.items() if other == unit), default=None)
-            if first is not None:
-                jobs[first] = replace(jobs[first], gap_ns=jobs[first].gap_ns + others[unit])
+            wanted_ns, had_ns = other_ns.get(unit, 0), own_ns[unit]
+            gap = jobs[place].gap_ns if place == self.kept.start else _scaled(jobs[place].gap_ns, wanted_ns, had_ns)
+            jobs[place] = replace(jobs[place], gap_ns=gap, tail_ns=_scaled(jobs[place].tail_ns, wanted_ns, had_ns))
+        for unit in {unit for unit in other_ns if not own_ns.get(unit)}:
+            first_job = min((place for place, unit_of_place in unit_of.items() if unit_of_place == unit), default=None)
+            if first_job is not None:
+                jobs[first_job] = replace(jobs[first_job], gap_ns=jobs[first_job].gap_ns + other_ns[unit])
         for place, stage in enumerate(stages):
             if stage.job in unit_of:
                 unit = unit_of[stage.job]
-                stages[place] = replace(stage, gap_ns=_scaled(stage.gap_ns, others.get(unit, 0), own[unit]))
+                stages[place] = replace(stage, gap_ns=_scaled(stage.gap_ns, other_ns.get(unit, 0), own_ns[unit]))
         if self.kept.start is not None and self.other.start is not None:
             start = self.other.plan.jobs[self.other.start].gap_ns
             jobs[self.kept.start] = replace(jobs[self.kept.start], gap_ns=start)
@@ -252,22 +262,24 @@ class _Hybrid:
     def _stages(self, stages: Sequence[StagePlan], chosen: frozenset[str]) -> tuple[tuple[StagePlan, ...], I64]:
         """Let stages that both runs have take tasks, volume and rate from where they are chosen from."""
         durations = np.concatenate([self.kept.plan.durations, self.other.plan.durations])
-        out = list(stages)
+        hybrid_stages = list(stages)
         for place, partner in self.pairs.items():
             ours, theirs = self.kept.plan.stages[place], self.other.plan.stages[partner]
             split = (self.other, theirs) if "partitioning" in chosen else (self.kept, ours)
             work = self._work(ours, theirs, chosen)
             tasks = np.asarray(split[1].tasks, np.int64)
-            first = self.tasks if split[0] is self.other else 0
-            run, held = split[0].run[tasks], split[0].plan.durations[tasks]
-            durations[first + tasks] = held - run + _spread(run, work)
-            out[place] = replace(out[place], tasks=tuple((first + tasks).tolist()), between_ns=split[1].between_ns)
-        return tuple(out), durations
+            first_task = self.tasks if split[0] is self.other else 0
+            run_ns, held_ns = split[0].run[tasks], split[0].plan.durations[tasks]
+            durations[first_task + tasks] = held_ns - run_ns + _spread(run_ns, work)
+            hybrid_stages[place] = replace(
+                hybrid_stages[place], tasks=tuple((first_task + tasks).tolist()), between_ns=split[1].between_ns
+            )
+        return tuple(hybrid_stages), durations
 
     def _work(self, ours: StagePlan, theirs: StagePlan, chosen: frozenset[str]) -> int:
         """Return how long a stage's tasks run together."""
-        runs = [int(side.run[list(of.tasks)].sum()) for side, of in ((self.kept, ours), (self.other, theirs))]
-        moved = [int(side.bytes.get(of.key) or 0) for side, of in ((self.kept, ours), (self.other, theirs))]
+        runs = [int(side.run[list(stage.tasks)].sum()) for side, stage in ((self.kept, ours), (self.other, theirs))]
+        moved = [int(side.bytes.get(stage.key) or 0) for side, stage in ((self.kept, ours), (self.other, theirs))]
         rate, volume = int("rate" in chosen), int("volume" in chosen)
         if not all(moved) or max(runs[k] * moved[1 - k] // moved[k] for k in (0, 1)) > _UNLIKE * max(runs):
             # Bytes that only one run counts, or that do not go with the time, say nothing of the volume.
@@ -275,15 +287,15 @@ class _Hybrid:
         return _scaled(runs[rate], moved[volume], moved[rate])
 
 
-def _scaled(ns: int, wanted: int, had: int) -> int:
-    return ns if wanted == had or not had else ns * wanted // had
+def _scaled(ns: int, wanted_ns: int, had_ns: int) -> int:
+    return ns if wanted_ns == had_ns or not had_ns else ns * wanted_ns // had_ns
 
 
 def _spread(run: I64, work: int) -> I64:
     """Divide a stage's work among its tasks as they divided their own."""
-    own = int(run.sum())
-    if own == work:
+    own_work = int(run.sum())
+    if own_work == work:
         return run
-    if not own:
+    if not own_work:
         return np.full(len(run), work // max(len(run), 1), np.int64)
-    return np.asarray(run.astype(np.float64) * (work / own), np.int64)
+    return np.asarray(run.astype(np.float64) * (work / own_work), np.int64)

@@ -52,52 +52,62 @@ def differences(new: SparkAnswer, base: SparkAnswer, pairs: Sequence[Pair]) -> l
     pairs
         Their units of work: scans are compared within those that both have.
     """
-    found = _settings(new, base)
+    unlike = _settings(new, base)
     stated = [
         ("version", "Spark", new.log.version, base.log.version),
-        ("cores", "most cores at a time", *(str(most_cores(side.diagnosis.cores)) for side in (new, base))),
-        ("executors", "executors in all", *(str(side.mapped.schedule.executors.height) for side in (new, base))),
-        ("input", "bytes that scans read", *(str(_read(side, _BYTES)) for side in (new, base))),
-        ("input", "files that scans read", *(str(_read(side, _FILES)) for side in (new, base))),
+        (
+            "cores",
+            "most cores at a time",
+            *(str(most_cores(spark_answer.diagnosis.cores)) for spark_answer in (new, base)),
+        ),
+        (
+            "executors",
+            "executors in all",
+            *(str(spark_answer.mapped.schedule.executors.height) for spark_answer in (new, base)),
+        ),
+        ("input", "bytes that scans read", *(str(_read(spark_answer, _BYTES)) for spark_answer in (new, base))),
+        ("input", "files that scans read", *(str(_read(spark_answer, _FILES)) for spark_answer in (new, base))),
     ]
-    found += [Difference(*each) for each in stated if each[2] != each[3]]
-    return found + _scans(new, base, pairs) + _plans(new, base)
+    unlike += [Difference(*statement) for statement in stated if statement[2] != statement[3]]
+    return unlike + _scans(new, base, pairs) + _plans(new, base)
 
 
 def _settings(new: SparkAnswer, base: SparkAnswer) -> list[Difference]:
-    own, other = settings_of(new.log), settings_of(base.log)
-    found = []
-    for name in own:
-        values = [_spelt(side[name]) for side in (own, other)]
+    new_settings, base_settings = settings_of(new.log), settings_of(base.log)
+    unlike = []
+    for name in new_settings:
+        spelt = [_spelt(settings[name]) for settings in (new_settings, base_settings)]
         if name in _NAMES_OF_RUNS:
             continue
-        if values[0] != values[1]:
-            found.append(Difference("setting", name, *values))
+        if spelt[0] != spelt[1]:
+            unlike.append(Difference("setting", name, *spelt))
         elif setting(new.log, name) != setting(base.log, name):
             # Texts that are not shown, or a default that somebody stated: only the first is a difference.
-            raw = [setting(side.log, name).value for side in (new, base)]
+            raw = [setting(spark_answer.log, name).value for spark_answer in (new, base)]
             if raw[0] != raw[1]:
-                found.append(Difference("setting", name, values[0], f"another text ({values[1]})"))
-    return found
+                unlike.append(Difference("setting", name, spelt[0], f"another text ({spelt[1]})"))
+    return unlike
 
 
 def _spelt(setting: dict[str, Any]) -> str:
     value = "unknown" if setting["value"] is None else str(setting["value"])
     changed = Counter((setting.get("queries") or {}).values())
-    more = ", ".join(f"{own} in {count} queries" for own, count in sorted(changed.items(), key=str))
-    return f"{value} ({more})" if more else value
+    per_query = ", ".join(
+        f"{query_value} in {count} queries" for query_value, count in sorted(changed.items(), key=str)
+    )
+    return f"{value} ({per_query})" if per_query else value
 
 
-def _read(side: SparkAnswer, metric: str) -> int:
-    rows = metrics_once(side.log)
+def _read(spark_answer: SparkAnswer, metric: str) -> int:
+    rows = metrics_once(spark_answer.log)
     return int(rows.filter(rows["metric"] == metric)["driver_value"].sum() or 0)
 
 
 def _plans(new: SparkAnswer, base: SparkAnswer) -> list[Difference]:
     """Return the operators of which there are more in one run's plans than in the other's."""
     counts = [
-        Counter(name for name in side.log.nodes["name"].to_list() if not name.startswith("WholeStageCodegen"))
-        for side in (new, base)
+        Counter(name for name in spark_answer.log.nodes["name"].to_list() if not name.startswith("WholeStageCodegen"))
+        for spark_answer in (new, base)
     ]
     return [
         Difference("plan", f"{name} in plans", str(counts[0][name]), str(counts[1][name]))
@@ -108,32 +118,36 @@ def _plans(new: SparkAnswer, base: SparkAnswer) -> list[Difference]:
 
 def _scans(new: SparkAnswer, base: SparkAnswer, pairs: Sequence[Pair]) -> list[Difference]:
     """Return the scans that do not read as much in both runs: a query's first scan of a name is its first in both."""
-    counts = [_read_by_scan(side, pairs, place) for place, side in enumerate((new, base))]
-    found = []
+    counts = [_read_by_scan(spark_answer, pairs, place) for place, spark_answer in enumerate((new, base))]
+    unlike = []
     for key in sorted(counts[0].keys() & counts[1].keys()):
         unit, name, number = key
-        own, other = (count[key] for count in counts)
-        if own != other:
+        new_amounts, base_amounts = (count[key] for count in counts)
+        if new_amounts != base_amounts:
             label = pairs[unit].new or pairs[unit].base
-            where = "" if label is None else f" of {label.kind} {label.number}"
+            of_unit = "" if label is None else f" of {label.kind} {label.number}"
             again = f" {number + 1}" if number else ""
-            found.append(Difference("input", f"{name}{again}{where}", _amount(*own), _amount(*other)))
-    return found
+            unlike.append(Difference("input", f"{name}{again}{of_unit}", _amount(*new_amounts), _amount(*base_amounts)))
+    return unlike
 
 
 def _read_by_scan(
-    side: SparkAnswer, pairs: Sequence[Pair], place: int
+    spark_answer: SparkAnswer, pairs: Sequence[Pair], place: int
 ) -> dict[tuple[int, str, int], tuple[int, int | None]]:
     """Return the bytes and rows of each scan, by pair of units, name, and which of this name it is."""
-    units = {unit.number: at for at, pair in enumerate(pairs) if (unit := pair[place]) and unit.kind == "query"}
-    roots, counts = root_of(side), Counter[tuple[int, str]]()
-    found = {}
-    for node in PlanView(side.mapped.schedule):
+    units = {
+        unit.number: pair_place
+        for pair_place, pair in enumerate(pairs)
+        if (unit := pair[place]) and unit.kind == "query"
+    }
+    roots, counts = root_of(spark_answer), Counter[tuple[int, str]]()
+    amounts = {}
+    for node in PlanView(spark_answer.mapped.schedule):
         place_of = units.get(roots.get(node.execution, node.execution))
         if place_of is not None and "Scan" in node.name and not node.children:
-            found[place_of, node.name, counts[place_of, node.name]] = (node.total(_BYTES), node.rows)
+            amounts[place_of, node.name, counts[place_of, node.name]] = (node.total(_BYTES), node.rows)
             counts[place_of, node.name] += 1
-    return found
+    return amounts
 
 
 def _amount(size: int, rows: int | None) -> str:

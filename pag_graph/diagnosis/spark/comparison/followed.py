@@ -33,16 +33,16 @@ class Followed(NamedTuple):
     @property
     def text(self) -> str:
         """Spell it for people."""
-        most = "at most " if self.bound and self.predicted.reliable else ""
+        at_most = "at most " if self.bound and self.predicted.reliable else ""
         predicted = self.predicted.text(lambda ns: f"{ns / 1e9:,.2f} s")
         before = "unknown" if self.recorded is None else self.recorded
         change = f"{self.setting}: {before} -> {self.proposed}"
-        return f"{change} ({self.title}): predicted {most}{predicted}, got {self.got_ns / 1e9:,.2f} s"
+        return f"{change} ({self.title}): predicted {at_most}{predicted}, got {self.got_ns / 1e9:,.2f} s"
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain values."""
-        told = {"cause": self.cause, "setting": self.setting, "recorded": self.recorded, "proposed": self.proposed}
-        return {**told, **self.predicted.facts("predicted"), "upper_bound": self.bound, "got_ns": self.got_ns}
+        change = {"cause": self.cause, "setting": self.setting, "recorded": self.recorded, "proposed": self.proposed}
+        return {**change, **self.predicted.facts("predicted"), "upper_bound": self.bound, "got_ns": self.got_ns}
 
 
 def followed(new: SparkAnswer, base: SparkAnswer) -> list[Followed]:
@@ -53,15 +53,15 @@ def followed(new: SparkAnswer, base: SparkAnswer) -> list[Followed]:
     new, base
         Answers for two logs.
     """
-    got = base.diagnosis.active_ns - new.diagnosis.active_ns
-    told = []
+    got_ns = base.diagnosis.active_ns - new.diagnosis.active_ns
+    rows = []
     for cause in base.diagnosis.causes:
         for change in cause.changes:
             if change.what not in SETTINGS:
                 continue
-            before, after = (setting(side.log, change.what).value for side in (base, new))
+            before, after = (setting(spark_answer.log, change.what).value for spark_answer in (base, new))
             if before != after and _reaches(after, change.proposed, before):
-                told.append(
+                rows.append(
                     Followed(
                         cause=cause.cause,
                         title=cause.title,
@@ -70,10 +70,10 @@ def followed(new: SparkAnswer, base: SparkAnswer) -> list[Followed]:
                         proposed=change.proposed,
                         predicted=cause.saving,
                         bound=cause.bound,
-                        got_ns=got,
+                        got_ns=got_ns,
                     )
                 )
-    return told
+    return rows
 
 
 def _reaches(value: str | None, proposed: str, before: str | None) -> bool:
@@ -83,8 +83,8 @@ def _reaches(value: str | None, proposed: str, before: str | None) -> bool:
     numbers = [_number(text) for text in (before, proposed, value)]
     if any(number is None for number in numbers):
         return False
-    was, wanted, now = (number or 0 for number in numbers)
-    return now <= wanted < was or was < wanted <= now
+    number_before, number_proposed, number_now = (number or 0 for number in numbers)
+    return number_now <= number_proposed < number_before or number_before < number_proposed <= number_now
 
 
 def _number(text: str | None) -> int | None:

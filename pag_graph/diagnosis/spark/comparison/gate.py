@@ -48,14 +48,14 @@ class Verdict(NamedTuple):
     @property
     def text(self) -> str:
         """Spell it for people."""
-        said = "too long" if self.too_long else "not too long"
-        known = {
+        judgement = "too long" if self.too_long else "not too long"
+        noise = {
             "unknown": "noise unknown: one baseline",
             "slowest": f"no slower than the slowest of {self.baselines}",
             "deviation": f"within three deviations of {self.baselines}",
         }[self.noise]
         times = f"{self.new / 1e9:,.2f} s, median {self.median / 1e9:,.2f} s, limit {self.limit / 1e9:,.2f} s"
-        return f"{self.of.value}: {said}: {times} ({known})"
+        return f"{self.of.value}: {judgement}: {times} ({noise})"
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -115,7 +115,7 @@ def judge(new: int, baselines: Sequence[int], share: float, of: Measure = Measur
     median = statistics.median(baselines)
     limit, noise = median * (1 + share), "unknown"
     if len(baselines) >= _ENOUGH:
-        spread = statistics.median(abs(value - median) for value in baselines)
+        spread = statistics.median(abs(baseline - median) for baseline in baselines)
         limit, noise = max(limit, median + _SPREADS * spread), "deviation"
     elif len(baselines) > 1:
         limit, noise = max(limit, *baselines), "slowest"

@@ -43,8 +43,8 @@ class Unit:
         """Return how well two units go together."""
         if self.kind == other.kind and self.mark == other.mark:
             return _SAME
-        both, either = (self.nodes & other.nodes).total(), (self.nodes | other.nodes).total()
-        alike = self.kind == other.kind and self.name == other.name and both >= _JACCARD * max(either, 1)
+        common, either = (self.nodes & other.nodes).total(), (self.nodes | other.nodes).total()
+        alike = self.kind == other.kind and self.name == other.name and common >= _JACCARD * max(either, 1)
         return _ALIKE if alike else _OTHER
 
 
@@ -62,30 +62,32 @@ def units_of(answer: SparkAnswer) -> list[Unit]:
     for execution, name in log.nodes.select("execution", "name").iter_rows():
         if name not in _MOVING and not name.startswith("WholeStageCodegen"):
             names.setdefault(execution, Counter())["Join" if name.endswith("Join") else name] += 1
-    found = []
-    for row in log.executions.iter_rows(named=True):
-        if row["root"] is None or row["root"] == row["execution"]:
-            start = 0 if row["started_ms"] is None else (row["started_ms"] - schedule.origin_ms) * 1_000_000
-            found.append(
+    units = []
+    for query in log.executions.iter_rows(named=True):
+        if query["root"] is None or query["root"] == query["execution"]:
+            start = 0 if query["started_ms"] is None else (query["started_ms"] - schedule.origin_ms) * 1_000_000
+            units.append(
                 Unit(
                     kind="query",
-                    number=row["execution"],
-                    name=row["name"] or "",
+                    number=query["execution"],
+                    name=query["name"] or "",
                     start_ns=start,
-                    mark=str(row["mark"]),
-                    nodes=names.get(row["execution"], Counter()),
+                    mark=str(query["mark"]),
+                    nodes=names.get(query["execution"], Counter()),
                 )
             )
-    known = {unit.number for unit in found}
+    query_numbers = {unit.number for unit in units}
     steps: dict[int, Counter[str]] = {}
     for job, scopes in log.job_stages.select("job", "scopes").iter_rows():
         steps.setdefault(job, Counter()).update(scopes or ())
     for index, job in enumerate(schedule.jobs):
-        if job.execution is None or root_of(answer).get(job.execution, job.execution) not in known:
-            own = steps.get(job.job, Counter())
-            mark = f"{job.name}|{sorted(own.items())}"
-            found.append(Unit(kind="job", number=index, name=job.name, start_ns=job.start_ns, mark=mark, nodes=own))
-    return sorted(found, key=lambda unit: (unit.start_ns, unit.kind, unit.number))
+        if job.execution is None or root_of(answer).get(job.execution, job.execution) not in query_numbers:
+            job_steps = steps.get(job.job, Counter())
+            mark = f"{job.name}|{sorted(job_steps.items())}"
+            units.append(
+                Unit(kind="job", number=index, name=job.name, start_ns=job.start_ns, mark=mark, nodes=job_steps)
+            )
+    return sorted(units, key=lambda unit: (unit.start_ns, unit.kind, unit.number))
 
 
 def root_of(answer: SparkAnswer) -> dict[int, int]:
@@ -135,23 +137,23 @@ def _anchors(new: Sequence[Unit], base: Sequence[Unit]) -> list[tuple[int, int]]
     """Return the longest sequence of pairs with marks of their own that comes in the same order in both."""
     marks = [Counter((unit.kind, unit.mark) for unit in units) for units in (new, base)]
     places = {(unit.kind, unit.mark): place for place, unit in enumerate(base)}
-    both = [
+    candidates = [
         (place, places[unit.kind, unit.mark])
         for place, unit in enumerate(new)
         if all(counts[unit.kind, unit.mark] == 1 for counts in marks)
     ]
     tails: list[int] = []
-    last: list[int] = []
+    tail_indices: list[int] = []
     before: list[int | None] = []
-    for index, (_, place) in enumerate(both):
-        at = bisect_left(tails, place)
-        before.append(last[at - 1] if at else None)
-        tails[at : at + 1] = [place]
-        last[at : at + 1] = [index]
+    for index, (_, place) in enumerate(candidates):
+        length = bisect_left(tails, place)
+        before.append(tail_indices[length - 1] if length else None)
+        tails[length : length + 1] = [place]
+        tail_indices[length : length + 1] = [index]
     chain: list[tuple[int, int]] = []
-    step = last[-1] if last else None
+    step = tail_indices[-1] if tail_indices else None
     while step is not None:
-        chain.append(both[step])
+        chain.append(candidates[step])
         step = before[step]
     return chain[::-1]
 
@@ -164,10 +166,10 @@ def _aligned(
     if not rows or not columns or len(rows) * len(columns) > _MOST_CELLS:
         return alone
     best = [[_GAP * j for j in range(len(columns) + 1)]]
-    for i, row in enumerate(rows, 1):
+    for i, place in enumerate(rows, 1):
         line = [_GAP * i]
         for j, column in enumerate(columns, 1):
-            paired = best[i - 1][j - 1] + new[row].score(base[column])
+            paired = best[i - 1][j - 1] + new[place].score(base[column])
             line.append(max(paired, best[i - 1][j] + _GAP, line[j - 1] + _GAP))
         best.append(line)
     pairs: list[tuple[int | None, int | None]] = []
@@ -198,12 +200,12 @@ def _equal_marks(
     for i, j in pairs:
         if i is None and j is not None:
             waiting.setdefault((base[j].kind, base[j].mark), []).append(j)
-    taken: set[int] = set()
-    out: list[tuple[int | None, int | None]] = []
+    paired: set[int] = set()
+    all_pairs: list[tuple[int | None, int | None]] = []
     for i, j in pairs:
         place = j
         if i is not None and j is None and waiting.get((new[i].kind, new[i].mark)):
             place = waiting[new[i].kind, new[i].mark].pop(0)
-            taken.add(place)
-        out.append((i, place))
-    return [(i, j) for i, j in out if not (i is None and j in taken)]
+            paired.add(place)
+        all_pairs.append((i, place))
+    return [(i, j) for i, j in all_pairs if not (i is None and j in paired)]

@@ -43,29 +43,29 @@ def units_of_jobs(answer: SparkAnswer, pairs: Sequence[Pair], side: int) -> dict
     """
     places = {(unit.kind, unit.number): place for place, pair in enumerate(pairs) if (unit := pair[side]) is not None}
     roots = root_of(answer)
-    found = {}
+    unit_of_job = {}
     for index, job in enumerate(answer.mapped.schedule.jobs):
         query = None if job.execution is None else roots.get(job.execution, job.execution)
         place = places.get(("query", query)) if query is not None else None
         place = places.get(("job", index)) if place is None else place
         if place is not None:
-            found[index] = place
-    return found
+            unit_of_job[index] = place
+    return unit_of_job
 
 
 def stages_of(answer: SparkAnswer, unit_of_job: dict[int, int]) -> dict[int, list[StageUnit]]:
     """Return the stages of each pair of units, in the order of the run's plan."""
     jobs = answer.mapped.schedule.jobs
-    scopes = {(s, a): list(steps or ()) for s, a, steps in _scopes(answer)}
+    scopes = {(number, attempt): list(steps or ()) for number, attempt, steps in _scopes(answer)}
     nodes = _nodes(answer)
-    found: defaultdict[int, list[StageUnit]] = defaultdict(list)
+    unit_stages: defaultdict[int, list[StageUnit]] = defaultdict(list)
     for place, stage in enumerate(answer.diagnosis.plan.stages):
         unit = unit_of_job.get(stage.job)
         if unit is None:
             continue
-        own = nodes.get(stage.key) or scopes.get(stage.key) or [jobs[stage.job].name]
-        found[unit].append(StageUnit(place, tuple(sorted(own))))
-    return dict(found)
+        stage_nodes = nodes.get(stage.key) or scopes.get(stage.key) or [jobs[stage.job].name]
+        unit_stages[unit].append(StageUnit(place, tuple(sorted(stage_nodes))))
+    return dict(unit_stages)
 
 
 def match_stages(new: Sequence[StageUnit], base: Sequence[StageUnit]) -> list[tuple[int, int]]:
@@ -89,34 +89,34 @@ def match_stages(new: Sequence[StageUnit], base: Sequence[StageUnit]) -> list[tu
     for stage in base:
         waiting[stage.nodes].append(stage)
     pairs: list[tuple[int, int]] = []
-    alone = []
+    new_alone = []
     for stage in new:
         if waiting[stage.nodes]:
             pairs.append((stage.place, waiting[stage.nodes].pop(0).place))
         else:
-            alone.append(stage)
-    taken = {place for _, place in pairs}
-    others = [stage for stage in base if stage.place not in taken]
+            new_alone.append(stage)
+    paired = {place for _, place in pairs}
+    base_alone = [stage for stage in base if stage.place not in paired]
     likely = sorted(
-        (-_common(one, other), abs(i - j), i + j, min(i, j), i, j)
-        for i, one in enumerate(alone)
-        for j, other in enumerate(others)
-        if _common(one, other) >= _ALIKE
+        (-_common(new_stage, base_stage), abs(i - j), i + j, min(i, j), i, j)
+        for i, new_stage in enumerate(new_alone)
+        for j, base_stage in enumerate(base_alone)
+        if _common(new_stage, base_stage) >= _ALIKE
     )
-    left, right = set(range(len(alone))), set(range(len(others)))
+    left, right = set(range(len(new_alone))), set(range(len(base_alone)))
     for *_, i, j in likely:
         if i in left and j in right:
             left.discard(i)
             right.discard(j)
-            pairs.append((alone[i].place, others[j].place))
+            pairs.append((new_alone[i].place, base_alone[j].place))
     if len(left) == len(right):
-        pairs += [(alone[i].place, others[j].place) for i, j in zip(sorted(left), sorted(right), strict=True)]
+        pairs += [(new_alone[i].place, base_alone[j].place) for i, j in zip(sorted(left), sorted(right), strict=True)]
     return sorted(pairs)
 
 
-def _common(one: StageUnit, other: StageUnit) -> float:
-    both, either = Counter(one.nodes) & Counter(other.nodes), Counter(one.nodes) | Counter(other.nodes)
-    return both.total() / max(either.total(), 1)
+def _common(stage: StageUnit, partner: StageUnit) -> float:
+    common, either = Counter(stage.nodes) & Counter(partner.nodes), Counter(stage.nodes) | Counter(partner.nodes)
+    return common.total() / max(either.total(), 1)
 
 
 def _scopes(answer: SparkAnswer) -> list[tuple[int, int, list[str]]]:
@@ -128,7 +128,7 @@ def _nodes(answer: SparkAnswer) -> dict[tuple[int, int], list[str]]:
     if not log.stage_metrics.height or not log.nodes.height:
         return {}
     rows = node_metrics(answer.mapped.schedule).unique(["stage", "stage_attempt", "execution", "node"])
-    found: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+    names_of_stage: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for stage, attempt, name in rows.select("stage", "stage_attempt", "name").iter_rows():
-        found[stage, attempt].append(name)
-    return dict(found)
+        names_of_stage[stage, attempt].append(name)
+    return dict(names_of_stage)

@@ -27,9 +27,9 @@ def comparison_lines(told: Comparison, top: int) -> list[str]:
     list of str
         What differs comes first.
     """
-    new, base = told.new.diagnosis.span_ns, told.base.diagnosis.span_ns
-    share = told.difference_ns / max(base, 1)
-    spans = f"{told.new.log.name}: {_seconds(new)}; {told.base.log.name}: {_seconds(base)}"
+    new_ns, base_ns = told.new.diagnosis.span_ns, told.base.diagnosis.span_ns
+    share = told.difference_ns / max(base_ns, 1)
+    spans = f"{told.new.log.name}: {_seconds(new_ns)}; {told.base.log.name}: {_seconds(base_ns)}"
     lines = [f"{spans}; difference {_signed(told.difference_ns)} ({share:+.1%})", ""]
     if told.differences:
         lines.append("What is not the same:")
@@ -41,37 +41,41 @@ def comparison_lines(told: Comparison, top: int) -> list[str]:
     lines += [f"  followed: {row.text}" for row in told.followed]
     lines += ["", *_attributed(told)]
     moved = [row for row in told.rows if row.difference_ns]
-    where = "Where the paths differ (all rows add up to the difference):" if moved else "The paths are the same."
-    lines += ["", where]
+    heading = "Where the paths differ (all rows add up to the difference):" if moved else "The paths are the same."
+    lines += ["", heading]
     for row in moved[:top]:
         unit = f"{row.unit}, " if row.unit else ""
-        why = "" if row.volume_ns is None else f" ({_signed(row.volume_ns)} by rows, {_signed(row.rate_ns)} by rate)"
-        lines.append(f"  {_signed(row.difference_ns)}  {unit}{row.name}, {row.activity}{why}")
-    rest = sum(row.difference_ns for row in moved[top:])
+        volume_text = (
+            "" if row.volume_ns is None else f" ({_signed(row.volume_ns)} by rows, {_signed(row.rate_ns)} by rate)"
+        )
+        lines.append(f"  {_signed(row.difference_ns)}  {unit}{row.name}, {row.activity}{volume_text}")
+    rest_ns = sum(row.difference_ns for row in moved[top:])
     if len(moved) > top:
-        lines.append(f"  {_signed(rest)}  in {len(moved) - top} other rows")
+        lines.append(f"  {_signed(rest_ns)}  in {len(moved) - top} other rows")
     paired = sum(bool(pair.new and pair.base) for pair in told.pairs)
-    parts = f"{told.matched[0]:.0%} of the work on the new path, {told.matched[1]:.0%} of the base's"
-    lines += ["", f"{paired} queries and jobs are in both: {parts}."]
-    for what, alone in (
-        ("new", [p.new for p in told.pairs if not p.base]),
-        ("base", [p.base for p in told.pairs if not p.new]),
+    matched = f"{told.matched[0]:.0%} of the work on the new path, {told.matched[1]:.0%} of the base's"
+    lines += ["", f"{paired} queries and jobs are in both: {matched}."]
+    for run_name, alone in (
+        ("new", [one_pair.new for one_pair in told.pairs if not one_pair.base]),
+        ("base", [one_pair.base for one_pair in told.pairs if not one_pair.new]),
     ):
         names = [f"{unit.kind} {unit.number}" for unit in alone if unit]
         if names:
-            lines.append(f"Only in the {what} one: {', '.join(names[:top])}" + (", ..." if len(names) > top else ""))
+            lines.append(
+                f"Only in the {run_name} one: {', '.join(names[:top])}" + (", ..." if len(names) > top else "")
+            )
     return [printable(line) for line in lines]
 
 
-def _attributed(told: Comparison) -> list[str]:
+def _attributed(comparison: Comparison) -> list[str]:
     """Say what the difference goes back to."""
-    found = told.attribution
-    if found.refused:
-        return [f"What it goes back to was not replayed: {found.refused}."]
-    parts = [part for part in found.parts if part.ns]
+    attribution = comparison.attribution
+    if attribution.refused:
+        return [f"What it goes back to was not replayed: {attribution.refused}."]
+    parts = [part for part in attribution.parts if part.ns]
     if not parts:
         return ["Replayed, nothing differs."]
-    head = f"What it goes back to (replayed {found.replays} times; parts add up to the difference):"
+    head = f"What it goes back to (replayed {attribution.replays} times; parts add up to the difference):"
     return [head, *(f"  {_signed(part.ns)}  {part.name}: {part.text}" for part in parts)]
 
 
