@@ -61,11 +61,11 @@ class Accumulators:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one row per stage attempt and accumulator."""
-        sums = {(*key, number): value for key, own in self._sums.items() for number, value in own.items()}
+        sums = {(*key, number): value for key, stage_sums in self._sums.items() for number, value in stage_sums.items()}
         for (stage, attempt, number), value in (sums or self._totals).items():
             if number not in self.wanted:
                 continue
             bounded = max(-LARGEST, min(value, LARGEST))
             updates = self._counts[stage, attempt].get(number, 0) if sums else None
-            row = {"stage": stage, "stage_attempt": attempt, "accumulator": number, "value": bounded}
-            yield row | {"updates": updates}
+            metric = {"stage": stage, "stage_attempt": attempt, "accumulator": number, "value": bounded}
+            yield metric | {"updates": updates}

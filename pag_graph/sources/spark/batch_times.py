@@ -33,7 +33,7 @@ class BatchTimes:
 
     def __init__(self, known: Mapping[str, Any] | None = None) -> None:
         self._ended: dict[str, deque[Ended]] = {
-            query: deque((Ended(*row) for row in rows), _KEPT) for query, rows in (known or {}).items()
+            query: deque((Ended(*batch) for batch in rows), _KEPT) for query, rows in (known or {}).items()
         }
 
     def add(self, query: str, ended: Ended) -> None:
@@ -42,7 +42,7 @@ class BatchTimes:
 
     def state(self) -> dict[str, Any]:
         """Return what is known, as JSON can hold it."""
-        return {query: [list(row) for row in rows] for query, rows in self._ended.items()}
+        return {query: [list(batch) for batch in batches] for query, batches in self._ended.items()}
 
     def compared(self, query: str, took_ms: int) -> dict[str, Any]:
         """Compare a batch that has taken so long at least with those that have ended.
@@ -53,11 +53,11 @@ class BatchTimes:
             `usual_ms`, the median of the last 20 (None where fewer than 5 are known), `slow`, whether it has taken more
             than twice that, and rows of the state then and now (None where nothing is known).
         """
-        rows = self._ended.get(query, deque())
-        usual = round(median(row.took_ms for row in rows)) if len(rows) >= _FEWEST else None
+        batches = self._ended.get(query, deque())
+        usual = round(median(batch.took_ms for batch in batches)) if len(batches) >= _FEWEST else None
         return {
             "usual_ms": usual,
             "slow": usual is not None and took_ms > _SLOW * usual,
-            "state_rows": rows[-1].state_rows if rows else None,
-            "state_rows_before": rows[0].state_rows if rows else None,
+            "state_rows": batches[-1].state_rows if batches else None,
+            "state_rows_before": batches[0].state_rows if batches else None,
         }

@@ -38,10 +38,10 @@ class CachedBlocks:
 
     def rows(self) -> list[dict[str, int]]:
         """Return one row per dataset: `rdd`, `blocks` that were kept at some time, `evicted` of them, and `times`."""
-        found: dict[int, dict[str, int]] = {}
+        datasets: dict[int, dict[str, int]] = {}
         for key in sorted(self._there):
-            row = found.setdefault(key[0], {"rdd": key[0], "blocks": 0, "evicted": 0, "times": 0})
-            row["blocks"] += 1
-            row["evicted"] += key in self._evicted and self._evicted[key] > 0
-            row["times"] += self._evicted.get(key, 0)
-        return list(found.values())
+            dataset = datasets.setdefault(key[0], {"rdd": key[0], "blocks": 0, "evicted": 0, "times": 0})
+            dataset["blocks"] += 1
+            dataset["evicted"] += key in self._evicted and self._evicted[key] > 0
+            dataset["times"] += self._evicted.get(key, 0)
+        return list(datasets.values())

@@ -43,8 +43,8 @@ class Carried:
 
     def state(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        known = asdict(self)
-        return known | {"seq": [[worker, count] for worker, count in self.seq.items()]}
+        numbers = asdict(self)
+        return numbers | {"seq": [[worker, count] for worker, count in self.seq.items()]}
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Carried:

@@ -118,33 +118,33 @@ def _plain(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _gzip(file: BinaryIO) -> Iterator[bytes]:
-    inflate, begun = zlib.decompressobj(31), False
+    inflate, in_member = zlib.decompressobj(31), False
     while piece := file.read(_CHUNK):
         while piece:
-            begun = True
+            in_member = True
             # A mebibyte of zeros in gzip is a gibibyte of content: take it in pieces.
             content = inflate.decompress(piece, _CHUNK * 4)
             if content:
                 yield content
             if inflate.eof:
-                piece, inflate, begun = inflate.unused_data, zlib.decompressobj(31), False
+                piece, inflate, in_member = inflate.unused_data, zlib.decompressobj(31), False
             else:
                 piece = inflate.unconsumed_tail
-    if begun and not inflate.eof:
+    if in_member and not inflate.eof:
         raise EOFError
 
 
 def _zstd(file: BinaryIO) -> Iterator[bytes]:
     # Spark closes a frame at every flush; another one follows.
-    frame, begun = zstd.ZstdDecompressor(), False
+    frame, in_frame = zstd.ZstdDecompressor(), False
     while piece := file.read(_ZSTD_INPUT):
         while piece or not frame.needs_input:
             content = frame.decompress(piece, _ZSTD_OUTPUT)
             if content:
                 yield content
-            begun = not frame.eof
-            piece, frame = (b"", frame) if begun else (frame.unused_data, zstd.ZstdDecompressor())
-    if begun:
+            in_frame = not frame.eof
+            piece, frame = (b"", frame) if in_frame else (frame.unused_data, zstd.ZstdDecompressor())
+    if in_frame:
         raise EOFError
 
 
@@ -199,11 +199,11 @@ def _snappy(file: BinaryIO) -> Iterator[bytes]:
 
 def _varint(block: bytes) -> int:
     """Return the length that raw Snappy begins with."""
-    value = 0
+    length = 0
     for place, byte in enumerate(block[:5]):
-        value |= (byte & 0x7F) << (7 * place)
+        length |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:  # noqa: PLR2004 the bit that says that more follows
-            return value
+            return length
     raise DamagedError
 
 

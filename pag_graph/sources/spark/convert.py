@@ -95,8 +95,8 @@ def convert(
 
 def map_log(log: SparkLog) -> Mapped:
     """Decide what a log leaves open and map it."""
-    first = log.tasks.head(1).drop("output_lost", "cpu_ns").write_csv().encode()
-    trace_id = fingerprint([("app", log.app_id.encode()), ("start", str(log.start_ms).encode()), ("first", first)])
+    first_task = log.tasks.head(1).drop("output_lost", "cpu_ns").write_csv().encode()
+    trace_id = fingerprint([("app", log.app_id.encode()), ("start", str(log.start_ms).encode()), ("first", first_task)])
     schedule = infer_schedule(log)
     # Unless somebody else holds it, the log's table of tasks goes before the mapping needs room.
     del log

@@ -83,8 +83,8 @@ def core_events(
         How many tasks a part has at most.
     """
     making = _Making(schedule, driver, epochs, lives, messages, lost)
-    for number, part in enumerate(_parts(np.diff(making.bounds).tolist(), size)):
-        yield f"worker-{driver.lanes + part[0].core:07}-{number:06}", making.table(part)
+    for number, stretches in enumerate(_parts(np.diff(making.bounds).tolist(), size)):
+        yield f"worker-{driver.lanes + stretches[0].core:07}-{number:06}", making.table(stretches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +100,21 @@ class _Stretch:
 
 def _parts(counts: list[int], size: int) -> Iterator[list[_Stretch]]:
     """Cut the tasks of all cores in parts of at most `size` tasks; a core without tasks is in a part as well."""
-    part: list[_Stretch] = []
+    stretches: list[_Stretch] = []
     room = size
     for core, count in enumerate(counts):
         start = -1
         while start < count:
             start = max(start, 0)
             stop = min(count, start + room)
-            part.append(_Stretch(core, start, stop, last=stop == count))
+            stretches.append(_Stretch(core, start, stop, last=stop == count))
             room -= stop - start
             start = stop
-            if room <= 0 or len(part) >= _MOST_CORES:
-                yield part
-                part, room = [], size
-    if part:
-        yield part
+            if room <= 0 or len(stretches) >= _MOST_CORES:
+                yield stretches
+                stretches, room = [], size
+    if stretches:
+        yield stretches
 
 
 class _Making:
@@ -148,25 +148,28 @@ class _Making:
         self.message_bounds = {end: _bounds(messages[name].to_numpy(), count) for end, name in cores.items()}
         self.seq = 0
 
-    def table(self, part: list[_Stretch]) -> pa.Table:
+    def table(self, stretches: list[_Stretch]) -> pa.Table:
         """Return the events of some stretches, which follow each other."""
-        low, high = (int(self.bounds[s.core]) + at for s, at in ((part[0], part[0].start), (part[-1], part[-1].stop)))
+        low, high = (
+            int(self.bounds[end.core]) + offset
+            for end, offset in ((stretches[0], stretches[0].start), (stretches[-1], stretches[-1].stop))
+        )
         tasks = self._chunk(np.arange(low, high))
         frames = [
             _task_rows(tasks, self.job_lane, self.job_end),
-            *self._shuffle_rows(tasks, part[0].core, part[-1].core),
+            *self._shuffle_rows(tasks, stretches[0].core, stretches[-1].core),
             _offer_rows(tasks, self.offers),
-            *(self._told(stretch) for stretch in part if self.epochs.told[self.lanes + stretch.core].size),
-            *self._first_rows([stretch.core for stretch in part if not stretch.start]),
-            *self._last_rows([stretch.core for stretch in part if stretch.last]),
+            *(self._told(stretch) for stretch in stretches if self.epochs.told[self.lanes + stretch.core].size),
+            *self._first_rows([stretch.core for stretch in stretches if not stretch.start]),
+            *self._last_rows([stretch.core for stretch in stretches if stretch.last]),
         ]
         rows = pl.concat([pl.DataFrame(schema=ROW), *(frame for frame in frames if frame.height)], how="diagonal")
         del frames, tasks
-        rows = in_order(self._with_nothing(rows, part))
-        first, seq = self.lanes + part[0].core, self.seq if part[0].start else 0
-        of_last = int((rows["worker"] == self.lanes + part[-1].core).sum())
-        self.seq = of_last + (seq if len(part) == 1 else 0)
-        return finished(self.epochs, rows, {first: seq})
+        rows = in_order(self._with_nothing(rows, stretches))
+        first_worker, seq = self.lanes + stretches[0].core, self.seq if stretches[0].start else 0
+        of_last = int((rows["worker"] == self.lanes + stretches[-1].core).sum())
+        self.seq = of_last + (seq if len(stretches) == 1 else 0)
+        return finished(self.epochs, rows, {first_worker: seq})
 
     def _chunk(self, places: I64) -> pl.DataFrame:
         """Return the tasks at some places of the order, each with what is before and after it on its core."""
@@ -184,15 +187,15 @@ class _Making:
             previous_free=pl.when(pl.Series(has_before)).then(pl.Series(self.free[self.order[before]])),
         )
 
-    def _shuffle_rows(self, tasks: pl.DataFrame, first: int, last: int) -> Iterator[pl.DataFrame]:
-        own = tasks.select("number", "worker", "i", "free", read=pl.col("begin") + pl.col("deserialize"))
+    def _shuffle_rows(self, tasks: pl.DataFrame, first_core: int, last_core: int) -> Iterator[pl.DataFrame]:
+        sides = tasks.select("number", "worker", "i", "free", read=pl.col("begin") + pl.col("deserialize"))
         for end, key, t, kind, core in (
             ("source", 45, "free", EventKind.SEND, "target_core"),
             ("target", 15, "read", EventKind.RECEIVE, "source_core"),
         ):
             bounds = self.message_bounds[end]
-            near = np.sort(self.message_orders[end][bounds[first] : bounds[last + 1]])
-            mine = self.messages[near].join(own, left_on=end, right_on="number", how="inner", maintain_order="left")
+            near = np.sort(self.message_orders[end][bounds[first_core] : bounds[last_core + 1]])
+            mine = self.messages[near].join(sides, left_on=end, right_on="number", how="inner", maintain_order="left")
             yield mine.select(
                 worker="worker",
                 key=pl.col("i") * 64 + key,
@@ -207,9 +210,9 @@ class _Making:
 
     def _told(self, stretch: _Stretch) -> pl.DataFrame:
         """Return the ends of epochs that a core is told from its first task of the part to that of the next."""
-        at = int(self.bounds[stretch.core])
-        low = int(self.receipt[self.order[at + stretch.start]]) if stretch.start else -1
-        high = None if stretch.last else int(self.receipt[self.order[at + stretch.stop]])
+        first_task = int(self.bounds[stretch.core])
+        low = int(self.receipt[self.order[first_task + stretch.start]]) if stretch.start else -1
+        high = None if stretch.last else int(self.receipt[self.order[first_task + stretch.stop]])
         return self.epochs.told_between(self.lanes + stretch.core, low, high)
 
     def _first_rows(self, cores: list[int]) -> list[pl.DataFrame]:
@@ -234,19 +237,19 @@ class _Making:
         since[busy] = self.free[self.order[high[busy] - 1]]
         keys = (high - low) * 64
         idle = _idle_rows(workers, since, end, (keys, keys + 1), np.zeros(workers.size, bool))
-        gone = workers[self.lives.exits[workers]]
-        told = gone[self.lives.birth[gone] != self.lives.end[gone]]
-        exits = pl.DataFrame({"worker": gone, "t_ns": self.lives.end[gone]}).select(
+        gone_workers = workers[self.lives.exits[workers]]
+        announced = gone_workers[self.lives.birth[gone_workers] != self.lives.end[gone_workers]]
+        exits = pl.DataFrame({"worker": gone_workers, "t_ns": self.lives.end[gone_workers]}).select(
             worker=pl.col("worker").cast(pl.Int32),
             key=pl.lit(1 << 62, pl.Int64),
             t_ns="t_ns",
             kind=of_kind(EventKind.EXIT),
         )
-        return [idle, *self._lost_rows(gone), self._state_rows(told, self.lives.end, 1 << 61), exits]
+        return [idle, *self._lost_rows(gone_workers), self._state_rows(announced, self.lives.end, 1 << 61), exits]
 
-    def _lost_rows(self, gone: I64) -> list[pl.DataFrame]:
+    def _lost_rows(self, gone_workers: I64) -> list[pl.DataFrame]:
         """Return what the cores of lost executors do at the instant at which that is seen."""
-        workers = gone[self.lives.lost[gone]]
+        workers = gone_workers[self.lives.lost[gone_workers]]
         rows = pl.DataFrame({"worker": workers, "t_ns": self.lives.end[workers]}).select(
             pl.col("worker").cast(pl.Int32), "t_ns", operator=pl.lit(self.lost, pl.Int64)
         )
@@ -256,11 +259,11 @@ class _Making:
             rows.with_columns(key=pl.lit((1 << 61) - 1, pl.Int64), kind=of_kind(EventKind.STOP)),
         ]
 
-    def _state_rows(self, workers: I64, at: I64, key: int) -> pl.DataFrame:
+    def _state_rows(self, workers: I64, instants: I64, key: int) -> pl.DataFrame:
         """Return the messages by which the driver learns, at an instant of its life, that a worker came or went."""
         peer = self.states["peer"].to_numpy()
-        own = self.states.filter(np.isin(peer, workers) & (self.states["t"].to_numpy() == at[peer]))
-        return own.select(
+        announcements = self.states.filter(np.isin(peer, workers) & (self.states["t"].to_numpy() == instants[peer]))
+        return announcements.select(
             worker=pl.col("peer").cast(pl.Int32),
             key=pl.lit(key, pl.Int64),
             t_ns="t",
@@ -271,16 +274,16 @@ class _Making:
             message_seq="number",
         )
 
-    def _with_nothing(self, rows: pl.DataFrame, part: list[_Stretch]) -> pl.DataFrame:
+    def _with_nothing(self, rows: pl.DataFrame, stretches: list[_Stretch]) -> pl.DataFrame:
         """Give workers that have no rows some: they were there for an instant."""
-        workers = np.array([self.lanes + stretch.core for stretch in part], np.int64)
+        workers = np.array([self.lanes + stretch.core for stretch in stretches], np.int64)
         empty = workers[~np.isin(workers, rows["worker"].to_numpy())]
         if not empty.size:
             return rows
         birth = self.lives.birth[empty]
         keys = np.zeros(empty.size, np.int64), np.ones(empty.size, np.int64)
-        there = _idle_rows(empty, birth, birth, keys, np.zeros(empty.size, bool), kept=np.ones(empty.size, bool))
-        return pl.concat([rows, there], how="diagonal")
+        presence = _idle_rows(empty, birth, birth, keys, np.zeros(empty.size, bool), chosen=np.ones(empty.size, bool))
+        return pl.concat([rows, presence], how="diagonal")
 
 
 def _bounds(cores: I64, count: int) -> I64:
@@ -295,21 +298,21 @@ def _idle_rows(
     keys: tuple[I64, I64],
     waits: NDArray[np.bool_],
     *,
-    kept: NDArray[np.bool_] | None = None,
+    chosen: NDArray[np.bool_] | None = None,
 ) -> pl.DataFrame:
     """Return time without a task, where it is any: before its first one a core waits for it, after its last idles."""
-    some = stop > start if kept is None else kept
-    activity = np.where(waits[some], str(ActivityType.WAITING), str(ActivityType.IDLE))
-    none = pl.Series([None] * int(some.sum()), dtype=ACTIVITIES)
+    present = stop > start if chosen is None else chosen
+    activity = np.where(waits[present], str(ActivityType.WAITING), str(ActivityType.IDLE))
+    none = pl.Series([None] * int(present.sum()), dtype=ACTIVITIES)
     return pl.concat(
         pl.DataFrame(
             {
-                "worker": pl.Series(workers[some]).cast(pl.Int32),
-                "key": pl.Series(key[some]).cast(pl.Int64),
-                "t_ns": t[some],
-                "kind": pl.Series([str(kind)] * int(some.sum()), dtype=KINDS),
+                "worker": pl.Series(workers[present]).cast(pl.Int32),
+                "key": pl.Series(key[present]).cast(pl.Int64),
+                "t_ns": t[present],
+                "kind": pl.Series([str(kind)] * int(present.sum()), dtype=KINDS),
                 "activity": none if kind is EventKind.STOP else pl.Series(activity.tolist(), dtype=ACTIVITIES),
-                "operator": np.full(int(some.sum()), APPLICATION, np.int64),
+                "operator": np.full(int(present.sum()), APPLICATION, np.int64),
             }
         )
         for kind, key, t in ((EventKind.START, keys[0], start), (EventKind.STOP, keys[1], stop))
@@ -361,25 +364,25 @@ def _phase_rows(tasks: pl.DataFrame) -> list[pl.DataFrame]:
     """Return the begins and ends of the tasks' parts, in the order of `_PHASES`."""
     frames = []
     fixed = {"worker": pl.col("worker"), "operator": pl.col("operator")}
-    read = pl.col("input_bytes") + pl.col("remote_bytes") + pl.col("local_bytes")
-    at: pl.Expr = pl.col("receipt")
+    read_bytes = pl.col("input_bytes") + pl.col("remote_bytes") + pl.col("local_bytes")
+    phase_start: pl.Expr = pl.col("receipt")
     for phase, (column, activity_type) in enumerate(_PHASES):
         length, key = pl.col(column), pl.col("i") * 64 + 8 + 4 * phase
-        own, works = tasks.filter(length > 0), column == "work"
+        with_phase, works = tasks.filter(length > 0), column == "work"
         frames += [
-            own.select(
+            with_phase.select(
                 **fixed,
                 key=key,
-                t_ns=at,
+                t_ns=phase_start,
                 kind=of_kind(EventKind.START),
                 activity=of_activity(activity_type),
                 records=pl.col("input_records") + pl.col("shuffle_read_records") if works else pl.lit(None, pl.Int64),
-                bytes=read if works else pl.lit(None, pl.Int64),
+                bytes=read_bytes if works else pl.lit(None, pl.Int64),
                 inferred=pl.lit(True),  # noqa: FBT003 a literal column
             ),
-            own.select(**fixed, key=key + 1, t_ns=at + length, kind=of_kind(EventKind.STOP)),
+            with_phase.select(**fixed, key=key + 1, t_ns=phase_start + length, kind=of_kind(EventKind.STOP)),
         ]
-        at += length
+        phase_start += length
     # A task of no duration is an activity of none: it keeps the launch before it apart from the one after it.
     nothing = tasks.filter(pl.col("free") == pl.col("receipt"))
     for place, kind, stated in ((8, EventKind.START, str(ActivityType.PROCESSING)), (9, EventKind.STOP, None)):
@@ -410,8 +413,10 @@ def _wait_rows(tasks: pl.DataFrame) -> list[pl.DataFrame]:
 def _offer_rows(tasks: pl.DataFrame, offers: pl.DataFrame) -> pl.DataFrame:
     if not offers.height or not tasks.height:
         return pl.DataFrame(schema=ROW)
-    own = tasks.select("number", "worker", "i", "free").join(offers, on="number", how="inner", maintain_order="left")
-    return own.select(
+    with_offer = tasks.select("number", "worker", "i", "free").join(
+        offers, on="number", how="inner", maintain_order="left"
+    )
+    return with_offer.select(
         worker="worker",
         key=pl.col("i") * 64 + 46,
         t_ns="free",

@@ -81,18 +81,22 @@ class DriverPoints:
         pl.DataFrame
             Columns of points, `fetches` (1 where a result begins to be fetched, -1 where it has been) and `epoch_end`.
         """
-        few = self.few.filter(pl.col("lane") == lane)
+        sparse_points = self.few.filter(pl.col("lane") == lane)
         marks = marks.with_columns(kind=pl.lit(JOB_END, pl.Int64))
-        few = few.join(marks, on=["unit", "kind"], how="left", maintain_order="left")
-        at = few["t"].to_numpy()
-        own = _TaskInstants(self.schedule, lane, at, size)
-        for place, low in enumerate(own.bounds):
-            high = own.bounds[place + 1] if place + 1 < own.bounds.size else None
-            parts = [few.filter((at >= low) & (at < high if high is not None else True)).with_columns(fetches=_I0)]
-            parts += [self._of_tasks(own, rows, kind) for kind, rows in own.part(place)]
-            yield pl.concat(parts, how="diagonal").sort("stretch", "t", "rank", maintain_order=True)
+        sparse_points = sparse_points.join(marks, on=["unit", "kind"], how="left", maintain_order="left")
+        instants = sparse_points["t"].to_numpy()
+        task_instants = _TaskInstants(self.schedule, lane, instants, size)
+        for place, low in enumerate(task_instants.bounds):
+            high = task_instants.bounds[place + 1] if place + 1 < task_instants.bounds.size else None
+            frames = [
+                sparse_points.filter((instants >= low) & (instants < high if high is not None else True)).with_columns(
+                    fetches=_I0
+                )
+            ]
+            frames += [self._of_tasks(task_instants, rows, kind) for kind, rows in task_instants.part(place)]
+            yield pl.concat(frames, how="diagonal").sort("stretch", "t", "rank", maintain_order=True)
 
-    def _of_tasks(self, own: _TaskInstants, rows: I32, kind: int) -> pl.DataFrame:
+    def _of_tasks(self, task_instants: _TaskInstants, rows: I32, kind: int) -> pl.DataFrame:
         """Return the points of one kind for tasks."""
         tasks = self.schedule.tasks.select(_INSTANTS)[rows]
         job = tasks["job"].to_numpy()
@@ -106,11 +110,11 @@ class DriverPoints:
                 RESULT,
                 fetched.cast(pl.Int64),
             ),
-            GOT: (pl.min_horizontal("done", pl.Series(own.ends[job])), pl.lit(40), -1, pl.lit(-1)),
+            GOT: (pl.min_horizontal("done", pl.Series(task_instants.ends[job])), pl.lit(40), -1, pl.lit(-1)),
         }[kind]
-        values: dict[str, Any] = {
-            "lane": pl.lit(own.lane),
-            "stretch": pl.Series(own.stretch[job]),
+        columns: dict[str, Any] = {
+            "lane": pl.lit(task_instants.lane),
+            "stretch": pl.Series(task_instants.stretch[job]),
             "t": t,
             "rank": rank,
             "kind": pl.lit(kind),
@@ -122,7 +126,7 @@ class DriverPoints:
             "unit": pl.lit(-1),
             "fetches": fetches,
         }
-        return tasks.select(**values).cast(pl.Int64)
+        return tasks.select(**columns).cast(pl.Int64)
 
 
 _I0 = pl.lit(0, pl.Int64)
@@ -135,8 +139,8 @@ class _TaskInstants:
     Only which tasks those are is kept, in order of time: the times stand in the table.
     """
 
-    def __init__(self, schedule: Schedule, lane: int, others: I64, size: int) -> None:
-        """Cut the lane's time so that about `size` instants are in a part, those of `others` among them."""
+    def __init__(self, schedule: Schedule, lane: int, other_instants: I64, size: int) -> None:
+        """Cut the lane's time so that about `size` instants are in a part, those of `other_instants` among them."""
         tasks = schedule.tasks
         lanes = np.array([job.lane for job in schedule.jobs] or [0], np.int32)
         self.lane = lane
@@ -144,33 +148,34 @@ class _TaskInstants:
         self.stretch = np.zeros(self.ends.size, np.int64)
         self.stretch[schedule.lanes[lane].jobs] = 2 * np.arange(len(schedule.lanes[lane].jobs)) + 1
         job = tasks["job"].fill_null(-1).to_numpy()
-        mine = np.flatnonzero((job >= 0) & (lanes[job] == lane)).astype(np.int32)
+        lane_tasks = np.flatnonzero((job >= 0) & (lanes[job] == lane)).astype(np.int32)
         launch, delivered, done = (tasks[name].to_numpy() for name in ("launch", "delivered", "done"))
-        seen = mine[delivered[mine] <= self.ends[job[mine]]]
-        slow = seen[done[seen] > delivered[seen]]
+        answered = lane_tasks[delivered[lane_tasks] <= self.ends[job[lane_tasks]]]
+        fetched = answered[done[answered] > delivered[answered]]
         # Tasks of one instant come by their numbers; all of them by their launches.
-        self._rows: dict[int, I32] = {SEND: mine}
-        times = {SEND: launch if mine.size == launch.size else launch[mine]}
+        self._rows: dict[int, I32] = {SEND: lane_tasks}
+        times = {SEND: launch if lane_tasks.size == launch.size else launch[lane_tasks]}
         # Sorted by Polars: what it needs for that it gives back to the system.
-        for kind, rows, at in (
-            (RECEIVE, seen, delivered[seen]),
-            (GOT, slow, np.minimum(done[slow], self.ends[job[slow]])),
+        for kind, rows, times_ns in (
+            (RECEIVE, answered, delivered[answered]),
+            (GOT, fetched, np.minimum(done[fetched], self.ends[job[fetched]])),
         ):
-            own = pl.DataFrame({"row": rows, "t": at}).sort("t", maintain_order=True)
-            self._rows[kind], times[kind] = own["row"].to_numpy(), own["t"].to_numpy()
-        instants = pl.concat([pl.Series(values) for values in (others, *times.values())]).sort()
+            sorted_rows = pl.DataFrame({"row": rows, "t": times_ns}).sort("t", maintain_order=True)
+            self._rows[kind], times[kind] = sorted_rows["row"].to_numpy(), sorted_rows["t"].to_numpy()
+        instants = pl.concat([pl.Series(column) for column in (other_instants, *times.values())]).sort()
         self.bounds = np.unique(instants.gather_every(size).to_numpy())
         """Where parts begin."""
         self._cuts = {
-            kind: [*np.searchsorted(at, self.bounds, side="left").tolist(), at.size] for kind, at in times.items()
+            kind: [*np.searchsorted(times_ns, self.bounds, side="left").tolist(), times_ns.size]
+            for kind, times_ns in times.items()
         }
 
     def part(self, place: int) -> Iterator[tuple[int, I32]]:
         """Yield each kind of point with the tasks that have one in a part."""
         for kind, rows in self._rows.items():
-            first, last = self._cuts[kind][place : place + 2]
-            if last > first:
-                yield kind, rows[first:last]
+            low, high = self._cuts[kind][place : place + 2]
+            if high > low:
+                yield kind, rows[low:high]
 
 
 def driver_points(schedule: Schedule, operators: Operators, of_tasks: I64) -> DriverPoints:
@@ -195,9 +200,9 @@ def driver_points(schedule: Schedule, operators: Operators, of_tasks: I64) -> Dr
     place = Places(schedule)
     _skeleton(schedule, operators, rows, place)
     add_executors(schedule, lanes, rows, place)
-    few = pl.concat([rows.frame(), _offers(schedule, of_tasks, lanes)]) if lanes > 1 else rows.frame()
-    few = few.sort("lane", "stretch", "t", "rank", maintain_order=True)
-    return DriverPoints(schedule=schedule, operators=of_tasks, lanes=lanes, few=few)
+    sparse_points = pl.concat([rows.frame(), _offers(schedule, of_tasks, lanes)]) if lanes > 1 else rows.frame()
+    sparse_points = sparse_points.sort("lane", "stretch", "t", "rank", maintain_order=True)
+    return DriverPoints(schedule=schedule, operators=of_tasks, lanes=lanes, few=sparse_points)
 
 
 def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: Places) -> None:
@@ -218,19 +223,21 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: 
         before = _between(rows, busy, 0, 2 * k, before, jobs[index].start_ns, joins.get(2 * k, []), main, k)
         _job(rows, operators, 0, 2 * k + 1, index, schedule)
         before = jobs[index].end_ns
-    last = 2 * len(main.jobs)
-    _between(rows, busy, 0, last, before, schedule.end_ns, joins.get(last, []), main, len(main.jobs))
-    rows.add(0, last, schedule.end_ns, 100, NOTE, operator=APPLICATION)
+    last_stretch = 2 * len(main.jobs)
+    _between(rows, busy, 0, last_stretch, before, schedule.end_ns, joins.get(last_stretch, []), main, len(main.jobs))
+    rows.add(0, last_stretch, schedule.end_ns, 100, NOTE, operator=APPLICATION)
     for lane in schedule.lanes[1:]:
-        there = _stays(rows, lane, schedule)
-        firsts = {first: (t, parent, join) for (t, parent, first), join in zip(lane.forks, lane.joins, strict=True)}
+        was_there = _stays(rows, lane, schedule)
+        fork_of_job = {
+            first_job: (t, parent, join) for (t, parent, first_job), join in zip(lane.forks, lane.joins, strict=True)
+        }
         open_join = -1
         for k, index in enumerate(lane.jobs):
-            if index in firsts:
-                t, parent, open_join_next = firsts[index]
+            if index in fork_of_job:
+                t, parent, open_join_next = fork_of_job[index]
                 # The parent tells it just before it begins the job that it was itself about to begin.
                 stretch = _stretch_before_job(schedule, parent, t)
-                if k == 0 and not there:
+                if k == 0 and not was_there:
                     rows.add(parent, stretch, t, 60, SPAWN, peer=lane.lane)
                 else:
                     messages += 1
@@ -241,7 +248,7 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: 
             _job(rows, operators, lane.lane, 2 * k + 1, index, schedule)
             before = jobs[index].end_ns
             following = lane.jobs[k + 1] if k + 1 < len(lane.jobs) else None
-            if following is None or following in firsts:
+            if following is None or following in fork_of_job:
                 if open_join >= 0:
                     messages += 1
                     rows.add(lane.lane, 2 * k + 1, before, 110, SEND, peer=0, channel=LANES, number=messages)
@@ -264,19 +271,19 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: 
 
 def _stays(rows: PointRows, lane: Lane, schedule: Schedule) -> bool:
     """Let a lane of a portion begin and end with it; say whether an earlier one had it."""
-    there = lane.lane < schedule.log.lanes
-    if there:
+    was_there = lane.lane < schedule.log.lanes
+    if was_there:
         # It waits for its first job, and has nothing to do if there is none.
         rows.add(lane.lane, 0, 0, 0, NOTE, operator=APPLICATION, mode=WAIT if lane.jobs else IDLE)
     if schedule.log.portion:
         rows.add(lane.lane, 2 * len(lane.jobs), schedule.end_ns, 140, NOTE, operator=APPLICATION)
-    return there
+    return was_there
 
 
 def _stretch_before_job(schedule: Schedule, lane: int, t: int) -> int:
     """Return the stretch that ends where the lane's job that began at `t` begins."""
-    own = schedule.lanes[lane].jobs
-    return 2 * next(k for k, index in enumerate(own) if schedule.jobs[index].start_ns == t)
+    lane_jobs = schedule.lanes[lane].jobs
+    return 2 * next(k for k, index in enumerate(lane_jobs) if schedule.jobs[index].start_ns == t)
 
 
 def _between(
@@ -287,7 +294,7 @@ def _between(
     start: int,
     end: int,
     joins: list[tuple[int, int]],
-    own: Any,
+    own_lane: Any,
     k: int,
 ) -> int:
     """Add the driver's own work from `start` to `end`, after it has waited for other lanes."""
@@ -295,7 +302,7 @@ def _between(
         rows.add(lane, stretch, start, 0, NOTE, operator=APPLICATION, mode=WAIT)
         start = max(t for t, _ in joins)
     for t, operator, unit in busy.cuts(
-        start, end, own.jobs[k - 1] if k else None, own.jobs[k] if k < len(own.jobs) else None
+        start, end, own_lane.jobs[k - 1] if k else None, own_lane.jobs[k] if k < len(own_lane.jobs) else None
     ):
         rows.add(lane, stretch, t, 40, NOTE, operator=operator, mode=BUSY, unit=unit)
     return end
@@ -314,15 +321,15 @@ class _Busy:
         self._jobs = schedule.jobs
         self._operators = operators.executions
         self._spans: dict[int, tuple[int, int]] = {}
-        for row in schedule.log.executions.iter_rows(named=True):
-            start, end = row["started_ms"], row["ended_ms"]
-            if start is None or row["execution"] not in self._operators:
+        for execution_row in schedule.log.executions.iter_rows(named=True):
+            start, end = execution_row["started_ms"], execution_row["ended_ms"]
+            if start is None or execution_row["execution"] not in self._operators:
                 continue
-            first = (start - schedule.origin_ms) * MS
-            last = schedule.end_ns if end is None else (end - schedule.origin_ms) * MS
-            if 0 <= first <= last:
-                self._spans[row["execution"]] = (first, min(last, schedule.end_ns))
-        order = sorted(self._spans.items(), key=lambda item: item[1])
+            start_ns = (start - schedule.origin_ms) * MS
+            end_ns = schedule.end_ns if end is None else (end - schedule.origin_ms) * MS
+            if 0 <= start_ns <= end_ns:
+                self._spans[execution_row["execution"]] = (start_ns, min(end_ns, schedule.end_ns))
+        order = sorted(self._spans.items(), key=lambda execution_span: execution_span[1])
         self._starts = np.array([span[0] for _, span in order], np.int64)
         self._ends = np.array([span[1] for _, span in order], np.int64)
         self._order = [execution for execution, _ in order]
@@ -331,26 +338,34 @@ class _Busy:
 
     def cuts(self, start: int, end: int, before: int | None, after: int | None) -> list[tuple[int, int, int]]:
         """Return from when on the driver works for which operator between two instants."""
-        near = [e for j in (after, before) if j is not None and (e := self._jobs[j].execution) in self._spans]
+        near = [
+            execution
+            for j in (after, before)
+            if j is not None and (execution := self._jobs[j].execution) in self._spans
+        ]
         high = int(np.searchsorted(self._starts, end, side="right"))
         low = int(np.searchsorted(self._reach[:high], start, side="left"))
         active = [self._order[i] for i in range(low, high) if self._ends[i] >= start]
-        times = sorted({t for e in [*near, *active] for t in self._spans[e] if start < t < end} | {start})
-        out: list[tuple[int, int, int]] = []
+        times = sorted(
+            {t for execution in [*near, *active] for t in self._spans[execution] if start < t < end} | {start}
+        )
+        stretches: list[tuple[int, int, int]] = []
         for t in times:
             operator = APPLICATION
-            chosen = next((e for e in near if self._spans[e][0] <= t < self._spans[e][1]), None)
+            chosen = next(
+                (execution for execution in near if self._spans[execution][0] <= t < self._spans[execution][1]), None
+            )
             if chosen is None:
                 chosen = max(
-                    (e for e in active if self._spans[e][0] <= t < self._spans[e][1]),
-                    key=lambda e: (self._spans[e][0], e),
+                    (execution for execution in active if self._spans[execution][0] <= t < self._spans[execution][1]),
+                    key=lambda execution: (self._spans[execution][0], execution),
                     default=None,
                 )
             if chosen is not None:
                 operator = self._operators[chosen]
-            if not out or out[-1][1] != operator:
-                out.append((t, operator, -1))
-        return out
+            if not stretches or stretches[-1][1] != operator:
+                stretches.append((t, operator, -1))
+        return stretches
 
 
 def _offers(schedule: Schedule, of_tasks: I64, lanes: int) -> pl.DataFrame:
@@ -413,13 +428,13 @@ def _offers(schedule: Schedule, of_tasks: I64, lanes: int) -> pl.DataFrame:
 
 def _instants_before(base: pl.DataFrame) -> pl.DataFrame:
     """Return for each instant of a lane at which something happens to its tasks the one before, with its stretch."""
-    seen = pl.col("delivered") <= pl.col("job_end")
+    was_seen = pl.col("delivered") <= pl.col("job_end")
     points = pl.concat(
-        base.filter(kept).select("lane", "stretch", t=t)
-        for t, kept in (
+        base.filter(condition).select("lane", "stretch", t=t)
+        for t, condition in (
             (pl.col("launch"), pl.lit(value=True)),
-            (pl.col("delivered"), seen),
-            (pl.min_horizontal("done", "job_end"), seen & (pl.col("done") > pl.col("delivered"))),
+            (pl.col("delivered"), was_seen),
+            (pl.min_horizontal("done", "job_end"), was_seen & (pl.col("done") > pl.col("delivered"))),
         )
     )
     return (

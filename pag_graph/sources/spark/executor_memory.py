@@ -41,11 +41,11 @@ class ExecutorMemory:
             return
         peaks = self._peaks.setdefault(str(executor), [0] * len(_PEAKS))
         for place, (_, name) in enumerate(_PEAKS):
-            value = stated.get(name, 0)
-            if type(value) is not int or not 0 <= value <= LARGEST:
+            peak = stated.get(name, 0)
+            if type(peak) is not int or not 0 <= peak <= LARGEST:
                 self.odd_values += 1
-            elif value > peaks[place]:
-                peaks[place] = value
+            elif peak > peaks[place]:
+                peaks[place] = peak
 
     def add_task(self, executor: Any, peak: Any) -> None:
         """Take in what a task held for its execution at most; it is measured whatever its length."""

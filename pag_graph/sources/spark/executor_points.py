@@ -30,24 +30,26 @@ def add_executors(schedule: Schedule, lanes: int, rows: PointRows, place: Places
     on_demand = schedule.log.properties.get("spark.dynamicAllocation.enabled") == "true" or not schedule.log.properties
     starts = np.array([schedule.jobs[j].start_ns for j in schedule.lanes[0].jobs], np.int64)
     launches = _lane_launches(schedule)
-    taken = 0
-    for executor, row in sorted(
-        enumerate(schedule.executors.iter_rows(named=True)), key=lambda item: (item[1]["added"], item[0])
+    replaced_count = 0
+    for executor, executor_row in sorted(
+        enumerate(schedule.executors.iter_rows(named=True)),
+        key=lambda numbered_row: (numbered_row[1]["added"], numbered_row[0]),
     ):
         if executor not in workers:
             continue
-        added = row["added"]
+        added = executor_row["added"]
         cause, stretch, rank = 0, 0, 45
-        if taken < len(lost_at) and lost_at[taken][0] <= added:
+        if replaced_count < len(lost_at) and lost_at[replaced_count][0] <= added:
             # It takes the place of one that was lost.
-            cause, stretch = lost_at[taken]
+            cause, stretch = lost_at[replaced_count]
             rank = 16 if stretch % 2 else 45
-            taken += 1
+            replaced_count += 1
         elif (on_demand or (replaced and replaced[0] <= added)) and len(starts) and starts[0] <= added:
             # Before it came: a launch of that very instant can be its own.
-            last = int(np.searchsorted(launches, added, side="left")) - 1
+            last_launch = int(np.searchsorted(launches, added, side="left")) - 1
             cause = max(
-                int(starts[np.searchsorted(starts, added, side="right") - 1]), int(launches[last]) if last >= 0 else 0
+                int(starts[np.searchsorted(starts, added, side="right") - 1]),
+                int(launches[last_launch]) if last_launch >= 0 else 0,
             )
             stretch = place.stretch(0, cause)
             rank = 28 if stretch % 2 else 45
@@ -71,7 +73,7 @@ def _losses(
         When the others went, in order.
     """
     ends = executor_ends(schedule)
-    last = {
+    last_task = {
         code: (core, succeeded)
         for code, core, succeeded in schedule.tasks.sort("free", maintain_order=True)
         .group_by("executor")
@@ -84,7 +86,7 @@ def _losses(
     for t, executor in sorted((ends[i], i) for i, (_, t) in enumerate(rows_of) if t is not None and i in workers):
         if t >= schedule.end_ns:
             continue
-        core, succeeded = last.get(rows_of[executor][0], (0, True))
+        core, succeeded = last_task.get(rows_of[executor][0], (0, True))
         if succeeded:
             silent.append(t)
             continue
@@ -107,26 +109,26 @@ def _registrations(
 ) -> None:
     """Let a job that nobody could run wait for the executor that came."""
     job_of = schedule.tasks["job"].fill_null(-1).to_numpy()
-    codes, at = (schedule.tasks[name].to_numpy() for name in ("executor", "launch"))
+    codes, launches = (schedule.tasks[name].to_numpy() for name in ("executor", "launch"))
     # Tasks come by their launches: backwards, the first one of an executor or a job is the last to be written down.
     backwards = np.flatnonzero(job_of >= 0).astype(np.int32)[::-1]
     of_executor = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
     of_executor[codes[backwards]] = backwards
     of_job = np.full(len(schedule.jobs), -1, np.int64)
     of_job[job_of[backwards]] = backwards
-    for executor, row in enumerate(schedule.executors.iter_rows(named=True)):
-        first = int(of_executor[row["code"]]) if 0 <= row["code"] < of_executor.size else -1
-        if first < 0 or executor not in workers:
+    for executor, executor_row in enumerate(schedule.executors.iter_rows(named=True)):
+        first_task = int(of_executor[executor_row["code"]]) if 0 <= executor_row["code"] < of_executor.size else -1
+        if first_task < 0 or executor not in workers:
             continue
-        launch, job = int(at[first]), int(job_of[first])
+        launch, job = int(launches[first_task]), int(job_of[first_task])
         started = schedule.jobs[job].start_ns
-        if started < row["added"] <= launch == at[of_job[job]]:
+        if started < executor_row["added"] <= launch == launches[of_job[job]]:
             lane = schedule.jobs[job].lane
             messages += 1
             rows.add(
                 lane,
-                place.stretch(lane, row["added"]),
-                row["added"],
+                place.stretch(lane, executor_row["added"]),
+                executor_row["added"],
                 10,
                 RECEIVE,
                 peer=workers[executor][0],

@@ -45,15 +45,15 @@ def find_extent(log: SparkLog, findings: list[LogFinding]) -> tuple[int, int]:
         *_times(log.executions, "started_ms", "ended_ms"),
     ]
     executors = _times(log.executors, "added_ms", "removed_ms")
-    seen = [*launches, *results, *driver]
+    job_times = [*launches, *results, *driver]
     if log.start_ms is not None:
         origin = min([log.start_ms, *launches])
-    elif seen:
-        first = min(seen)
-        origin = min([first, *(t for t in executors if t >= first - _BEFORE_MS)])
+    elif job_times:
+        first_ms = min(job_times)
+        origin = min([first_ms, *(t for t in executors if t >= first_ms - _BEFORE_MS)])
     else:
         origin = log.first_ms
-    ends = seen if log.end_ms is None else [log.end_ms, *launches, *results]
+    ends = job_times if log.end_ms is None else [log.end_ms, *launches, *results]
     end = max([*(ends or [log.last_ms]), origin + 1])
     outside = sum(not origin <= t <= end for t in (*driver, *executors))
     detail = "times of jobs, stages, queries or executors before the application's start or after its end; moved there"
@@ -68,11 +68,11 @@ def within(t: int | None, origin: int, end: int) -> int | None:
 
 def _times(table: pl.DataFrame, *columns: str) -> list[int]:
     """Return the times of some columns: for tasks the first and the last, which bound the others."""
-    out: list[int] = []
+    times: list[int] = []
     for name in columns:
         if name not in table.columns:
             continue
         stated = table[name].drop_nulls().filter(table[name].drop_nulls() > 0)
-        values: Iterable[object] = (stated.min(), stated.max()) if name in {"launch_ms", "finish_ms"} else stated
-        out += [t for t in values if isinstance(t, int)]
-    return out
+        instants: Iterable[object] = (stated.min(), stated.max()) if name in {"launch_ms", "finish_ms"} else stated
+        times += [t for t in instants if isinstance(t, int)]
+    return times

@@ -71,9 +71,9 @@ def check_unit(unit: str) -> str:
 
 def trace_meta(reader: PortionReader, portions: Portions, *, complete: bool) -> TraceMeta:
     """Return what holds for the trace of a log that is mapped portion by portion."""
-    parts = [("app", reader.app_id), ("start", str(portions.origin_ms)), ("epochs", reader.units.unit)]
+    facts = [("app", reader.app_id), ("start", str(portions.origin_ms)), ("epochs", reader.units.unit)]
     return TraceMeta(
-        trace_id=fingerprint([(name, value.encode()) for name, value in parts]),
+        trace_id=fingerprint([(name, value.encode()) for name, value in facts]),
         source=TraceSource(system="spark", version=reader.version, format=FORMAT),
         workers=portions.workers.num_rows,
         complete=complete,
@@ -112,8 +112,8 @@ class EventLogFeed:
         self._still, self._heard_ms = 0, 0
         self._written: dict[str, int] = {}
         self._meta: TraceMeta | None = None
-        with ExitStack() as held, refusals(trace, "The trace", StoreError):
-            self._open(held)
+        with ExitStack() as claims, refusals(trace, "The trace", StoreError):
+            self._open(claims)
             if replace:
                 self._clear()
             state = self._state()
@@ -126,9 +126,9 @@ class EventLogFeed:
                 tables = {name: pq.read_table(trace / f"{name}.parquet") for name in SCHEMAS}
                 self._portions = Portions(Carried.of(state["carried"]), tables)
                 self._meta = read_meta(trace / META)
-            self._held = held.pop_all()
+            self._held = claims.pop_all()
 
-    def _open(self, held: ExitStack) -> None:
+    def _open(self, claims: ExitStack) -> None:
         """Make the folders, and be the one who adds."""
         folder = self._trace / _FOLDER
         if self._trace.is_dir() and not folder.is_dir() and any(self._trace.iterdir()):
@@ -136,7 +136,7 @@ class EventLogFeed:
             raise StoreError(message, "Choose another place: --trace DIR.", {"path": str(self._trace)})
         folder.mkdir(parents=True, exist_ok=True)
         (self._trace / EVENTS).mkdir(exist_ok=True)
-        if held.enter_context(claimed(folder)) is Use.LIVING:
+        if claims.enter_context(claimed(folder)) is Use.LIVING:
             message = f"Another process adds to the trace at {self._trace}."
             raise StoreConflictError(message, "Wait until it ends, or choose another place.", {"path": str(folder)})
 
@@ -152,9 +152,9 @@ class EventLogFeed:
         if not file.exists():
             return {}
         state: dict[str, Any] = orjson.loads(file.read_bytes())
-        for name, own, what in (("log", self._name, "log"), ("unit", self.unit, "unit")):
-            if state[name] != own:
-                message = f"{self._trace} was made of the {what} {state[name]}, not {own}."
+        for name, expected, noun in (("log", self._name, "log"), ("unit", self.unit, "unit")):
+            if state[name] != expected:
+                message = f"{self._trace} was made of the {noun} {state[name]}, not {expected}."
                 raise StoreConflictError(message, "Follow it into a store of its own.", {"path": str(self._trace)})
         return state
 
@@ -201,13 +201,13 @@ class EventLogFeed:
         if self.ended:
             return False
         with refusals(self._trace, "The trace", StoreError):
-            read = self._reader.events
+            events_before = self._reader.events
             for line in self._log.lines():
                 if (portion := self._reader.line(line)) is not None:
                     self._add(portion)
-            if self._reader.events != read:
+            if self._reader.events != events_before:
                 self._heard_ms = time.time_ns() // 1_000_000
-            self._still = self._still + 1 if self._reader.events == read else 0
+            self._still = self._still + 1 if self._reader.events == events_before else 0
             if self._reader.ended and not self._log.in_progress and (self._log.renamed or self._still >= _STILL):
                 self._end()
             return self._still == 0 or self.ended
@@ -225,14 +225,16 @@ class EventLogFeed:
         list of dict
             Per unit, the oldest first: `name`, `since_ms`, `so_far_ms`; for a batch what `BatchTimes.compared` says.
         """
-        last = self._reader.last_ms
-        until = now_ms if abs(self._heard_ms - last) < _SAME_CLOCK_MS else last
-        out = []
+        last_ms = self._reader.last_ms
+        until = now_ms if abs(self._heard_ms - last_ms) < _SAME_CLOCK_MS else last_ms
+        ongoing_units = []
         for unit in self._reader.units.under():
             so_far = max(0, until - unit.since_ms)
-            row: dict[str, Any] = {"name": unit.name, "since_ms": unit.since_ms, "so_far_ms": so_far}
-            out.append(row | (self._reader.units.times.compared(unit.query, so_far) if unit.query else {}))
-        return out
+            unit_row: dict[str, Any] = {"name": unit.name, "since_ms": unit.since_ms, "so_far_ms": so_far}
+            ongoing_units.append(
+                unit_row | (self._reader.units.times.compared(unit.query, so_far) if unit.query else {})
+            )
+        return ongoing_units
 
     # --- What the log says of itself ----------------------------------------------------------------------------------
 
@@ -248,15 +250,15 @@ class EventLogFeed:
     # --- The trace ----------------------------------------------------------------------------------------------------
 
     def _add(self, portion: Portion, *, last: bool = False) -> None:
-        parts: list[pa.Table] = []
+        tables: list[pa.Table] = []
         for table in self._portions.add(portion):
-            if not parts:
+            if not tables:
                 self._describe()
-            elif sum(part.num_rows for part in parts) + table.num_rows > _MOST_ROWS:
-                self._write(parts)
-                parts = []
-            parts.append(table)
-        self._write(parts)
+            elif sum(held_table.num_rows for held_table in tables) + table.num_rows > _MOST_ROWS:
+                self._write(tables)
+                tables = []
+            tables.append(table)
+        self._write(tables)
         if not last:
             self._save()
 
@@ -271,8 +273,8 @@ class EventLogFeed:
             self._replace(META, partial(write_meta, meta))
             self._meta = meta
 
-    def _write(self, parts: list[pa.Table]) -> None:
-        table = pa.concat_tables(conform(part, TRACE_EVENTS, where="an event log") for part in parts)
+    def _write(self, tables: list[pa.Table]) -> None:
+        table = pa.concat_tables(conform(events, TRACE_EVENTS, where="an event log") for events in tables)
         table = table.sort_by([("worker", "ascending"), ("seq", "ascending")])
         self._replace(f"{EVENTS}/portion-{self._files:09}.parquet", partial(write_table, table=table))
         self._files += 1
@@ -284,9 +286,9 @@ class EventLogFeed:
         self._reader.lines.too_long += self._log.too_long
         if (portion := self._reader.last(in_progress=False)) is not None:
             self._add(portion, last=True)
-        found = conform(finding_table(self._portions.findings(), self._name), PAG_FINDINGS, where="findings")
-        if found.num_rows:
-            self._replace(FINDINGS, partial(write_table, table=found))
+        findings = conform(finding_table(self._portions.findings(), self._name), PAG_FINDINGS, where="findings")
+        if findings.num_rows:
+            self._replace(FINDINGS, partial(write_table, table=findings))
         self._describe(complete=True)
 
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:

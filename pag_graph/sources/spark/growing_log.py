@@ -102,7 +102,7 @@ class GrowingLog:
                 return
             if file is not None:
                 yield from self._end_of(file)
-            self._begin(later, gone=later - self._next.part - (file is not None))
+            self._begin(later, missed=later - self._next.part - (file is not None))
 
     def ends(self) -> Iterator[bytes]:
         """Yield the last line, where it lacks its end; to be called when nothing follows."""
@@ -113,8 +113,8 @@ class GrowingLog:
 
     def _file(self) -> Path | None:
         """Return the file to read from now, if there is one."""
-        named = self._path.name.removesuffix(_PROGRESS)
-        for path in dict.fromkeys((self._path, self._path.with_name(named), self._path.with_name(named + _PROGRESS))):
+        name = self._path.name.removesuffix(_PROGRESS)
+        for path in dict.fromkeys((self._path, self._path.with_name(name), self._path.with_name(name + _PROGRESS))):
             if path.is_dir():
                 return self._part_of(path)
             if path.is_file():
@@ -147,10 +147,10 @@ class GrowingLog:
                 # Nothing was read yet: it has all that is left of the first parts.
                 self._next = Position(compact)
             elif parts:
-                first = min(parts)
-                if first > 1:
-                    self._missing(first - 1)
-                self._next = Position(first)
+                first_part = min(parts)
+                if first_part > 1:
+                    self._missing(first_part - 1)
+                self._next = Position(first_part)
         number = self._next.part
         if number in parts:
             return parts[number]
@@ -163,18 +163,18 @@ class GrowingLog:
             return None
         return min((number for number in self._parts(self._path)[0] if number > self._next.part), default=None)
 
-    def _begin(self, part: int, *, gone: int) -> None:
+    def _begin(self, part: int, *, missed: int) -> None:
         """Go on with a part; say how many before it went before they were read."""
         self._next, self._codec, self._frame, self._damaged = Position(part), None, None, False
-        if gone:
+        if missed:
             self._rest, self._dropping = b"", False
-            self._missing(gone)
+            self._missing(missed)
 
     def _end_of(self, file: Path) -> Iterator[bytes]:
         """Yield the last line of a file to which nothing is added any more, where it lacks its end."""
-        begun = self._frame is not None and self._frame.taken > 0
+        in_frame = self._frame is not None and self._frame.taken > 0
         self._frame = None
-        if begun or self._open:
+        if in_frame or self._open:
             self._stopped(file.name, Stopped(file.stat().st_size, "truncated"))
         if self._dropping:
             self.too_long += 1
@@ -188,20 +188,20 @@ class GrowingLog:
         if self._damaged:
             return
         with path.open("rb") as file:
-            size, at = file.seek(0, 2), self._next
+            size, position = file.seek(0, 2), self._next
             if self._codec is None and size:
                 self._codec = codecs.codec_of(path)
-            read = at.offset + (at.skip if self._codec == "plain" else 0)
-            if size < read:
-                message = f"{path} is shorter than what was read of it: {size} bytes, not {read}."
+            read_bytes = position.offset + (position.skip if self._codec == "plain" else 0)
+            if size < read_bytes:
+                message = f"{path} is shorter than what was read of it: {size} bytes, not {read_bytes}."
                 raise TraceFormatError(message, "Follow the new log into a store of its own.", {"file": str(path)})
             if self._codec is None:
                 return
-            for offset, base, content in self._contents(path.name, file, at.offset):
-                skip = max(0, at.skip - base) if offset == at.offset else 0
+            for offset, base, content in self._contents(path.name, file, position.offset):
+                skip = max(0, position.skip - base) if offset == position.offset else 0
                 if skip < len(content):
-                    yield from self._cut(content, Position(at.part, offset, base), skip)
-                self._next = Position(at.part, offset, base + len(content))
+                    yield from self._cut(content, Position(position.part, offset, base), skip)
+                self._next = Position(position.part, offset, base + len(content))
 
     def _cut(self, content: bytes, place: Position, begin: int) -> Iterator[bytes]:
         """Yield the lines that end in a piece of content, which begins at a place."""

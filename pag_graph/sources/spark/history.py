@@ -80,11 +80,11 @@ def choose_applications(server: str, *, name: str | None = None, last: int = 1) 
     with _opened(server, "/api/v1/applications") as answer:
         content = answer.read(_LONGEST_LIST + 1)
     try:
-        found = [row for row in _listed(content) if fits.fullmatch(row[2])]
+        applications = [application_row for application_row in _listed(content) if fits.fullmatch(application_row[2])]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = "The History Server's list of applications cannot be read."
         raise TraceFormatError(message, "Look at whether the address is that of a History Server.", {}) from error
-    return [application for _, application, _ in sorted(found, reverse=True)[:last]]
+    return [application for _, application, _ in sorted(applications, reverse=True)[:last]]
 
 
 def _listed(content: bytes) -> list[tuple[int, str, str]]:
@@ -93,12 +93,12 @@ def _listed(content: bytes) -> list[tuple[int, str, str]]:
         raise ValueError
     return [
         (
-            max((int(run.get("startTimeEpoch", 0)) for run in row.get("attempts") or ()), default=0),
-            str(row["id"]),
-            str(row.get("name", "")),
+            max((int(run.get("startTimeEpoch", 0)) for run in application.get("attempts") or ()), default=0),
+            str(application["id"]),
+            str(application.get("name", "")),
         )
-        for row in orjson.loads(content)
-        if _APPLICATION.fullmatch(str(row["id"]))
+        for application in orjson.loads(content)
+        if _APPLICATION.fullmatch(str(application["id"]))
     ]
 
 
@@ -134,8 +134,11 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
     target = folder / application
     target.mkdir(parents=True)
     archive = folder / f"{application}.zip"
-    with _opened(server, f"/api/v1/applications/{quote(application)}/logs") as answer, archive.open("wb") as out:
-        spool(answer, out, bounds.archive_bytes, "The archive")
+    with (
+        _opened(server, f"/api/v1/applications/{quote(application)}/logs") as answer,
+        archive.open("wb") as archive_file,
+    ):
+        spool(answer, archive_file, bounds.archive_bytes, "The archive")
     try:
         with zipfile.ZipFile(archive) as members:
             _unpack(members, target, bounds)
@@ -148,13 +151,19 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
 
 
 def _opened(server: str, path: str) -> Any:
-    parts = urlsplit(server)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query or parts.fragment:
+    address = urlsplit(server)
+    if (
+        address.scheme not in {"http", "https"}
+        or not address.hostname
+        or address.username
+        or address.query
+        or address.fragment
+    ):
         message = "The History Server's address must be http://HOST:PORT or https://HOST:PORT, without a password."
         raise InvalidParameterError(message, f"Headers come from the environment variable {HEADER}.", {})
     request = urllib.request.Request(f"{server.rstrip('/')}{path}")  # noqa: S310 http or https
-    name, found, value = os.environ.get(HEADER, "").partition(":")
-    if found:
+    name, colon, value = os.environ.get(HEADER, "").partition(":")
+    if colon:
         request.add_header(name.strip(), value.strip())
     try:
         return urllib.request.build_opener(_NoRedirect).open(request, timeout=_PATIENCE_SECONDS)
@@ -168,7 +177,7 @@ def _opened(server: str, path: str) -> Any:
             hint = "Give the address that it redirects to."
         raise TraceFormatError(message, hint, {"status": status}) from None
     except (OSError, ValueError) as error:
-        message = f"The History Server at {parts.hostname} does not answer: {type(error).__name__}."
+        message = f"The History Server at {address.hostname} does not answer: {type(error).__name__}."
         raise TraceFormatError(message, "Look at the address.", {}) from None
 
 
@@ -196,17 +205,17 @@ def _unpack(members: zipfile.ZipFile, target: Path, bounds: Bounds) -> None:
     if len(infos) > bounds.members:
         message = f"The archive holds more than {bounds.members:,} files, which is the limit."
         raise TraceFormatError(message, "Take the log from the server's own folder.", {"files": len(infos)})
-    left = bounds.content_bytes
+    bytes_left = bounds.content_bytes
     for info in infos:
-        parts = [part for part in PurePosixPath(info.filename.replace("\\", "/")).parts if _APPLICATION.fullmatch(part)]
-        if not parts:
+        names = [name for name in PurePosixPath(info.filename.replace("\\", "/")).parts if _APPLICATION.fullmatch(name)]
+        if not names:
             continue
-        place = target.joinpath(*parts[-2:])
+        place = target.joinpath(*names[-2:])
         place.parent.mkdir(exist_ok=True)
         # What the archive says of sizes is not believed: what comes out is counted.
-        most = min(left, max(bounds.ratio * info.compress_size, _PIECE))
-        with members.open(info) as source, place.open("xb") as out:
-            left -= spool(source, out, most, "A file of the archive")
+        most_bytes = min(bytes_left, max(bounds.ratio * info.compress_size, _PIECE))
+        with members.open(info) as source, place.open("xb") as file:
+            bytes_left -= spool(source, file, most_bytes, "A file of the archive")
     if not any(path.is_file() for path in target.rglob("*")):
         shutil.rmtree(target)
         message = "The archive that the History Server sent holds no file."

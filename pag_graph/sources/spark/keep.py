@@ -58,12 +58,12 @@ def is_result_of(mapped: _Mapped, folder: Path, write: _Write = write_mapped) ->
 
 
 def _has_trace(mapped: _Mapped, folder: Path, write: _Write) -> bool:
-    kept = folder / TRACE / CHECKSUMS
-    if not kept.is_file():
+    checksums = folder / TRACE / CHECKSUMS
+    if not checksums.is_file():
         return False
     with temporary_results() as scratch:
         write(mapped, scratch / TRACE)
-        return kept.read_bytes() == (scratch / TRACE / CHECKSUMS).read_bytes()
+        return checksums.read_bytes() == (scratch / TRACE / CHECKSUMS).read_bytes()
 
 
 def place_of(folder: Path) -> Path:

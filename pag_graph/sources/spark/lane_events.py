@@ -49,16 +49,16 @@ def lane_events(driver: DriverPoints, epochs: Epochs, *, size: int) -> Iterator[
         so_far, seq = _SoFar(), 0
         stretches = driver.stretches(lane, epochs.marks, size)
         # Each part with the next one, which is empty after the last.
-        for part, (points, after) in enumerate(pairwise(chain(stretches, [pl.DataFrame()]))):
-            low = int(points["t"][0]) if part else -1
+        for part_number, (points, after) in enumerate(pairwise(chain(stretches, [pl.DataFrame()]))):
+            low = int(points["t"][0]) if part_number else -1
             high = int(after["t"][0]) if after.height else None
-            known, so_far_next = _gaps(points, after, so_far)
-            rows = pl.concat([_lane_rows(known, lane), epochs.told_between(lane, low, high)], how="diagonal")
-            del known
+            lane_points, so_far_next = _gaps(points, after, so_far)
+            rows = pl.concat([_lane_rows(lane_points, lane), epochs.told_between(lane, low, high)], how="diagonal")
+            del lane_points
             rows = in_order(rows)
             table = finished(epochs, rows, {lane: seq})
             seq, so_far = seq + table.num_rows, so_far_next
-            name = f"worker-{lane:07}-{part:06}"
+            name = f"worker-{lane:07}-{part_number:06}"
             del rows
             yield name, table
             # The next part need not find this one in memory.
@@ -122,9 +122,9 @@ def _gaps(points: pl.DataFrame, after: pl.DataFrame, so_far: _SoFar) -> tuple[pl
         previous_gap=pl.col("gap").shift(1, fill_value=pl.lit(so_far.gap, ACTIVITIES)),
         previous_operator=pl.col("gap_operator").shift(1, fill_value=so_far.gap_operator),
     )
-    last = points.row(-1, named=True)
+    last_point = points.row(-1, named=True)
     names = ("t", "kind", "mode", "noted", "fetching", "gap", "gap_operator")
-    return points, _SoFar(points=so_far.points + points.height, **{name: last[name] for name in names})
+    return points, _SoFar(points=so_far.points + points.height, **{name: last_point[name] for name in names})
 
 
 def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
@@ -153,8 +153,10 @@ def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
         (pl.col("kind") == RECEIVE) & (pl.col("previous_t") == pl.col("t")) & (pl.col("previous_kind") != RECEIVE)
     )
     apart = {"worker": worker, "key": i * 4 - 1, "t_ns": pl.col("t"), "operator": pl.lit(APPLICATION, pl.Int64)}
-    begun = after_send.select(**apart, kind=of_kind(EventKind.START), activity=of_activity(ActivityType.SCHEDULING))
-    ended = after_send.select(**apart, kind=of_kind(EventKind.STOP))
+    apart_starts = after_send.select(
+        **apart, kind=of_kind(EventKind.START), activity=of_activity(ActivityType.SCHEDULING)
+    )
+    apart_stops = after_send.select(**apart, kind=of_kind(EventKind.STOP))
     kinds = {
         SEND: EventKind.SEND,
         RECEIVE: EventKind.RECEIVE,
@@ -162,20 +164,22 @@ def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
         EXIT: EventKind.EXIT,
         JOB_END: EventKind.EPOCH_END,
     }
-    own = points.filter(
+    marked_points = points.filter(
         pl.col("kind").is_in([SEND, RECEIVE, SPAWN, EXIT])
         | ((pl.col("kind") == JOB_END) & pl.col("epoch_end").is_not_null())
     )
     is_message = pl.col("kind").is_in([SEND, RECEIVE])
-    marks = own.select(
+    marks = marked_points.select(
         worker=worker,
         key=i * 4 + 1,
         t_ns="t",
-        kind=pl.col("kind").replace_strict({k: str(v) for k, v in kinds.items()}, return_dtype=KINDS),
+        kind=pl.col("kind").replace_strict(
+            {number: str(event_kind) for number, event_kind in kinds.items()}, return_dtype=KINDS
+        ),
         activity=pl.when(is_message).then(of_activity(ActivityType.CONTROL_MESSAGE)),
         channel=pl.when(is_message).then("channel"),
         peer=pl.when(is_message | (pl.col("kind") == SPAWN)).then(pl.col("peer").cast(pl.Int32)),
         message_seq=pl.when(is_message).then("number"),
         ends=pl.col("epoch_end"),
     )
-    return pl.concat([starts, stops, begun, ended, marks], how="diagonal")
+    return pl.concat([starts, stops, apart_starts, apart_stops, marks], how="diagonal")

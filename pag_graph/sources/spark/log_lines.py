@@ -24,25 +24,25 @@ class Lines:
 
     def of(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the lines of a file that comes in pieces."""
-        rest, too_long = b"", False
+        open_line, too_long = b"", False
         for piece in pieces:
             self.read_bytes += len(piece)
             lines = piece.split(b"\n")
             if len(lines) == 1:
-                if len(rest) + len(piece) > LONGEST_LINE:
-                    too_long, rest = True, b""
+                if len(open_line) + len(piece) > LONGEST_LINE:
+                    too_long, open_line = True, b""
                 elif not too_long:
-                    rest += piece
+                    open_line += piece
                 continue
-            first = rest + lines[0]
+            line = open_line + lines[0]
             if too_long:
                 self.too_long += 1
-            elif first:
-                yield first
+            elif line:
+                yield line
             too_long = False
             yield from filter(None, lines[1:-1])
-            rest = lines[-1]
+            open_line = lines[-1]
         if too_long:
             self.too_long += 1
-        elif rest:
-            yield rest
+        elif open_line:
+            yield open_line

@@ -95,18 +95,18 @@ def _found(root: Path, skipped: list[Skipped]) -> list[LogFiles]:
         return [LogFiles(name=_shown(root), files=(root,), in_progress=root.name.endswith(".inprogress"))]
     hint = "Give the file or directory below spark.eventLog.dir."
     if not root.is_dir():
-        what = f"{root} is neither a file nor a directory" if root.exists() else f"There is no event log at {root}"
-        message = f"{what}."
+        reason = f"{root} is neither a file nor a directory" if root.exists() else f"There is no event log at {root}"
+        message = f"{reason}."
         raise TraceFormatError(message, hint, {"file": str(root)})
     try:
-        found = _logs_in(root, skipped)
+        logs = _logs_in(root, skipped)
     except OSError as error:
         message = f"{root} cannot be read: {error.strerror or error}."
         raise TraceFormatError(message, "Look at the directory and who may read it.", {"file": str(root)}) from error
-    if not found:
+    if not logs:
         message = f"{root} holds no event log."
         raise TraceFormatError(message, hint, {"file": str(root)})
-    return found
+    return logs
 
 
 def _logs_in(root: Path, skipped: list[Skipped]) -> list[LogFiles]:
@@ -135,8 +135,8 @@ def _dated(folder: Path, entries: list[Path]) -> LogFiles | None:
     dated = sorted((match[1], entry) for entry in entries if (match := _DATED.match(entry.name)) and entry.is_file())
     if not dated:
         return None
-    last = [entry for entry in entries if entry.name == "eventlog" and entry.is_file()]
-    return LogFiles(name=_shown(folder), files=(*(entry for _, entry in dated), *last), in_progress=False)
+    last_part = [entry for entry in entries if entry.name == "eventlog" and entry.is_file()]
+    return LogFiles(name=_shown(folder), files=(*(entry for _, entry in dated), *last_part), in_progress=False)
 
 
 def _why_none(entry: Path) -> str:
@@ -193,8 +193,8 @@ def _rolled(folder: Path) -> LogFiles | None:
         return None
     # A compacted file stands for its own number and all before it.
     numbers = sorted(number for number in parts if number >= compact)
-    first = numbers[0] if compact >= 0 else 1
-    missing = numbers[-1] - first + 1 - len(numbers)
+    first_number = numbers[0] if compact >= 0 else 1
+    missing = numbers[-1] - first_number + 1 - len(numbers)
     running = any(entry.name.endswith(".inprogress") for entry in folder.glob("appstatus_*"))
     return LogFiles(
         name=_shown(folder),

@@ -91,7 +91,7 @@ def map_schedule(schedule: Schedule, trace_id: str) -> Mapped:
     operators = name_operators(schedule)
     shuffles = shuffle_messages(schedule)
     lanes, lives = len(schedule.lanes), lives_of(schedule)
-    found = [*log.findings, *schedule.findings, *shuffles.findings]
+    log_findings = [*log.findings, *schedule.findings, *shuffles.findings]
     return Mapped(
         schedule=schedule,
         meta=TraceMeta(
@@ -108,7 +108,7 @@ def map_schedule(schedule: Schedule, trace_id: str) -> Mapped:
         workers=_workers(schedule, lanes),
         operator_table=pa.Table.from_pylist(operators.rows(), TRACE_OPERATORS),
         channels=_channels(shuffles, operators),
-        findings=finding_table(found, log.name),
+        findings=finding_table(log_findings, log.name),
         shuffles=shuffles,
         driver=driver_points(schedule, operators, operators.of_tasks(schedule.tasks)),
         lives=lives,
@@ -158,9 +158,9 @@ def _workers(schedule: Schedule, lanes: int) -> pa.Table:
                 "name": f"{label} core {core.number + 1}",
             }
         )
-    for row in rows:
+    for worker_row in rows:
         # All times in a log are the driver's.
-        row.update(clock_domain="driver", offset_ns=offset, uncertainty_ns=0)
+        worker_row.update(clock_domain="driver", offset_ns=offset, uncertainty_ns=0)
     return pa.Table.from_pylist(rows, TRACE_WORKERS)
 
 

@@ -63,36 +63,42 @@ def fetch_logs(address: str, folder: Path, *, bounds: Bounds | None = None) -> P
     InvalidParameterError
         If the address is none, or holds a password.
     """
-    parts = urlsplit(address)
-    shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
-    if parts.password or parts.fragment or not {name for name, _ in parse_qsl(parts.query)} <= _PARAMETERS:
-        message = f"The address {shown} holds a password, or parameters other than {', '.join(sorted(_PARAMETERS))}."
+    url = urlsplit(address)
+    shown_address = f"{url.scheme}://{url.hostname or ''}{url.path}"
+    if url.password or url.fragment or not {name for name, _ in parse_qsl(url.query)} <= _PARAMETERS:
+        message = (
+            f"The address {shown_address} holds a password, or parameters other than {', '.join(sorted(_PARAMETERS))}."
+        )
         raise InvalidParameterError(message, "Give credentials by the store's own environment variables.", {})
-    scheme = _SAME_AS.get(parts.scheme, parts.scheme)
+    scheme = _SAME_AS.get(url.scheme, url.scheme)
     try:
-        store, root = fs.FileSystem.from_uri(address.replace(f"{parts.scheme}://", f"{scheme}://", 1))
-        return _copied(store, PurePosixPath(root), folder, shown, bounds or Bounds())
+        store, root = fs.FileSystem.from_uri(address.replace(f"{url.scheme}://", f"{scheme}://", 1))
+        return _copied(store, PurePosixPath(root), folder, shown_address, bounds or Bounds())
     except (OSError, pa.ArrowException, NotImplementedError) as error:
-        message = f"{shown} cannot be read: {type(error).__name__}."
-        raise TraceFormatError(message, "Look at the address, and at who may read it.", {"address": shown}) from error
+        message = f"{shown_address} cannot be read: {type(error).__name__}."
+        raise TraceFormatError(
+            message, "Look at the address, and at who may read it.", {"address": shown_address}
+        ) from error
 
 
-def _copied(store: fs.FileSystem, root: PurePosixPath, folder: Path, shown: str, bounds: Bounds) -> Path:
+def _copied(store: fs.FileSystem, root: PurePosixPath, folder: Path, shown_address: str, bounds: Bounds) -> Path:
     """Copy what lies at a place of a store."""
     target = folder / (root.name or "logs")
     files = _files(store, root)
     if not files:
-        message = f"There is no event log at {shown}."
-        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"address": shown})
+        message = f"There is no event log at {shown_address}."
+        raise TraceFormatError(
+            message, "Give the file or directory below spark.eventLog.dir.", {"address": shown_address}
+        )
     if len(files) > bounds.members:
-        message = f"{shown} holds more than {bounds.members:,} files, which is the limit."
+        message = f"{shown_address} holds more than {bounds.members:,} files, which is the limit."
         raise TraceFormatError(message, "Give one application's log.", {"files": len(files)})
-    left = bounds.content_bytes
+    bytes_left = bounds.content_bytes
     for below, path in files:
         place = target / below
         place.parent.mkdir(parents=True, exist_ok=True)
-        with store.open_input_stream(path, compression=None) as source, place.open("xb") as out:
-            left -= spool(source, out, left, f"What lies at {shown}")
+        with store.open_input_stream(path, compression=None) as source, place.open("xb") as file:
+            bytes_left -= spool(source, file, bytes_left, f"What lies at {shown_address}")
     return target
 
 
@@ -104,6 +110,6 @@ def _files(store: fs.FileSystem, root: PurePosixPath) -> list[tuple[PurePosixPat
     if info.type == fs.FileType.NotFound:
         return []
     listed = store.get_file_info(fs.FileSelector(str(root), recursive=True))
-    files = [(PurePosixPath(each.path).relative_to(root), each.path) for each in listed if each.is_file]
+    files = [(PurePosixPath(entry.path).relative_to(root), entry.path) for entry in listed if entry.is_file]
     # Nothing that a store calls its objects leads out of the folder.
     return sorted((below, path) for below, path in files if len(below.parts) <= _DEEPEST and ".." not in below.parts)

@@ -92,29 +92,29 @@ class OpenUnits:
 
     def give_up(self) -> None:
         """Forget what is under way: its ends are in a part of the log that is not there."""
-        for known in (self._jobs, self._executions, self._batches):
-            known.clear()
+        for open_units in (self._jobs, self._executions, self._batches):
+            open_units.clear()
 
     def under(self) -> Iterator[Under]:
         """Yield what is under way, the oldest first."""
         batches = self._batches.items()
-        found = [Under(f"batch {batch} of query {query[:8]}", at, query) for (query, batch), at in batches]
-        found += [Under(f"query {number}", at) for number, at in self._executions.items()]
-        found += [Under(f"job {number}", at) for number, at in self._jobs.items()]
-        yield from sorted(found, key=lambda unit: unit.since_ms)
+        units = [Under(f"batch {batch} of query {query[:8]}", since_ms, query) for (query, batch), since_ms in batches]
+        units += [Under(f"query {number}", since_ms) for number, since_ms in self._executions.items()]
+        units += [Under(f"job {number}", since_ms) for number, since_ms in self._jobs.items()]
+        yield from sorted(units, key=lambda unit: unit.since_ms)
 
     def _job_start(self, event: dict[str, Any]) -> None:
-        number, at = id_of(event["Job ID"]), integer(event.get("Submission Time")) or 0
-        self._jobs[number] = at
+        number, submitted_ms = id_of(event["Job ID"]), integer(event.get("Submission Time")) or 0
+        self._jobs[number] = submitted_ms
         self.opened += 1
         properties = event.get("Properties") or {}
         batch, query = integer(properties.get("streaming.sql.batchId")), str(properties.get("sql.streaming.queryId"))
         if self.unit == "batch" and batch is not None and not self.silent:
-            if any(own == query and number < batch for own, number in self._batches):
+            if any(open_query == query and number < batch for open_query, number in self._batches):
                 self.silent = True
                 self._batches.clear()
             else:
-                self._batches.setdefault((query, batch), at)
+                self._batches.setdefault((query, batch), submitted_ms)
 
     def _job_end(self, event: dict[str, Any]) -> None:
         self._jobs.pop(id_of(event["Job ID"]), None)
@@ -139,6 +139,6 @@ class OpenUnits:
     def _terminated(self, event: dict[str, Any]) -> None:
         self._end_batches(str(event.get("id")), LARGEST)
 
-    def _end_batches(self, query: str, last: int) -> None:
-        for key in [key for key in self._batches if key[0] == query and key[1] <= last]:
+    def _end_batches(self, query: str, last_batch: int) -> None:
+        for key in [key for key in self._batches if key[0] == query and key[1] <= last_batch]:
             del self._batches[key]

@@ -85,23 +85,25 @@ def node_metrics(schedule: Schedule) -> pl.DataFrame:
         One row per stage attempt and metric: the columns of both, and `name` of the node.
     """
     log, jobs = schedule.log, schedule.jobs
-    known = metrics_once(log)
+    metrics = metrics_once(log)
     queries = pl.DataFrame(
         [(stage, attempt, jobs[job].execution) for (stage, attempt), job in schedule.stage_jobs.items()],
         schema={"stage": pl.Int64, "stage_attempt": pl.Int64, "query": pl.Int64},
         orient="row",
     )
-    own = log.stage_metrics.join(queries, on=["stage", "stage_attempt"], how="left", maintain_order="left")
-    of_query = own.filter(pl.col("query").is_not_null()).rename({"query": "execution"})
-    others = own.filter(pl.col("query").is_null()).drop("query")
-    found = pl.concat(
+    stage_metrics = log.stage_metrics.join(queries, on=["stage", "stage_attempt"], how="left", maintain_order="left")
+    of_query = stage_metrics.filter(pl.col("query").is_not_null()).rename({"query": "execution"})
+    without_query = stage_metrics.filter(pl.col("query").is_null()).drop("query")
+    metrics_of_nodes = pl.concat(
         [
-            of_query.join(known, on=["execution", "accumulator"], how="inner", maintain_order="left"),
-            others.join(known.unique("accumulator", keep="last"), on="accumulator", how="inner", maintain_order="left"),
+            of_query.join(metrics, on=["execution", "accumulator"], how="inner", maintain_order="left"),
+            without_query.join(
+                metrics.unique("accumulator", keep="last"), on="accumulator", how="inner", maintain_order="left"
+            ),
         ],
         how="diagonal",
     )
-    return found.join(
+    return metrics_of_nodes.join(
         log.nodes.select("execution", "node", "name"), on=["execution", "node"], how="inner", maintain_order="left"
     ).filter(~pl.col("name").str.starts_with("WholeStageCodegen"))
 
@@ -111,14 +113,14 @@ def stage_nodes(schedule: Schedule) -> dict[int, list[str]]:
     log = schedule.log
     if not log.stage_metrics.height or not log.nodes.height:
         return {}
-    found = (
+    nodes = (
         node_metrics(schedule)
         .unique(["stage", "execution", "node"])
         .sort("stage", "execution", "node", descending=[False, False, True])
         .group_by("stage", maintain_order=True)
         .agg(pl.col("name").unique(maintain_order=True))
     )
-    return dict(found.iter_rows())
+    return dict(nodes.iter_rows())
 
 
 def name_operators(schedule: Schedule) -> Operators:
@@ -167,16 +169,16 @@ def name_operators(schedule: Schedule) -> Operators:
         row = facts.get((stage, attempt), {})
         steps = nodes.get(stage) or (row.get("scopes") or [] if job.execution is not None else [])
         steps = [step for step in steps if not step.startswith("WholeStageCodegen")] or list(steps)
-        what = _short(row.get("name") or "")
+        doing = _short(row.get("name") or "")
         if job.execution is not None and steps:
-            shown = ", ".join(steps[:_SHOWN]) + (", ..." if len(steps) > _SHOWN else "")
-            what = f"{shown} of query {job.execution}"
+            step_names = ", ".join(steps[:_SHOWN]) + (", ..." if len(steps) > _SHOWN else "")
+            doing = f"{step_names} of query {job.execution}"
         elif job.name and job.name not in call_sites:
             # The program said what the job is for.
-            what = f"{_short(job.name)} ({what})" if what else _short(job.name)
+            doing = f"{_short(job.name)} ({doing})" if doing else _short(job.name)
         again = f" (attempt {attempt + 1})" if attempt else ""
         address = f"{addresses[jobs[job_index]]}.{stage}" + (f".{attempt}" if attempt else "")
-        stages[stage, attempt] = add(address, f"stage {stage}{again}: {what}".rstrip(": "))
+        stages[stage, attempt] = add(address, f"stage {stage}{again}: {doing}".rstrip(": "))
     reasons = schedule.executors.filter(pl.col("removed").is_not_null())["reason"].to_list()
     # No number of an execution or a job comes before that of the application.
     lost = add("1", LOST) if any(map(was_lost, reasons)) else None
@@ -186,7 +188,7 @@ def name_operators(schedule: Schedule) -> Operators:
 def _short(text: str) -> str:
     """Return a call site without the folders of its file, on one line."""
     words = plain(text)
-    head, found, place = words.rpartition(" at ")
-    if found and "/" in place:
+    head, separator, place = words.rpartition(" at ")
+    if separator and "/" in place:
         place = place.rsplit("/", 1)[-1]
-    return (f"{head}{found}{place}")[:160]
+    return (f"{head}{separator}{place}")[:160]

@@ -104,22 +104,22 @@ def place_tasks(
     cores: list[Core] = []
     more_cores: list[int] = []
     extra, room, left_out = 0, max(IDLE_CORES, tasks.height), 0
-    for number, row in enumerate(executors.iter_rows(named=True)):
-        own = np.flatnonzero(codes == row["code"])
-        slots = max(1, row["cores"] // per_task) if row["cores"] else 0
-        count, beyond = places.fill(own, slots, len(cores))
+    for number, executor_row in enumerate(executors.iter_rows(named=True)):
+        executor_tasks = np.flatnonzero(codes == executor_row["code"])
+        slots = max(1, executor_row["cores"] // per_task) if executor_row["cores"] else 0
+        count, beyond = places.fill(executor_tasks, slots, len(cores))
         # An executor without tasks is one core at least: the driver hears from it.
         idle = max(0, slots - count)
-        known = log.cores.get(row["executor"], 0) - count
-        shown = max(min(idle, room), int(slots > 0 and not count), known)
-        room = max(0, room - shown)
-        left_out += max(0, idle - shown)
+        had_before = log.cores.get(executor_row["executor"], 0) - count
+        idle_shown = max(min(idle, room), int(slots > 0 and not count), had_before)
+        room = max(0, room - idle_shown)
+        left_out += max(0, idle - idle_shown)
         if slots and count > slots:
             extra += count - slots
             more_cores.append(slots - count if beyond < _MOMENTS else 0)
         else:
-            more_cores.append(max(0, idle - shown))
-        cores += [Core(executor=number, number=k) for k in range(count + shown)]
+            more_cores.append(max(0, idle - idle_shown))
+        cores += [Core(executor=number, number=core) for core in range(count + idle_shown)]
     cut = int(places.cut.sum())
     lost = f"tasks of an executor overlap for moments: one begins later or ends sooner, {cut / MS:.0f} ms of work cut"
     note(findings, "task_launch_shifted", "info", places.shifted, "tasks", lost)
@@ -183,13 +183,15 @@ class _Places:
         )
         if not self.cut.any():
             return tasks
-        left: pl.Expr = pl.col("_cut")
-        parts: dict[str, pl.Expr] = {}
+        left_to_cut: pl.Expr = pl.col("_cut")
+        cut_parts: dict[str, pl.Expr] = {}
         for name in _PARTS:
-            parts[name] = pl.col(name) - pl.min_horizontal(name, left)
-            left = (left - pl.col(name)).clip(lower_bound=0)
-        run = pl.sum_horizontal(*(pl.col(name) - parts[name] for name in ("work", "gc", "fetch_wait", "write")))
-        return tasks.with_columns(_cut=pl.Series(self.cut)).with_columns(**parts, run=pl.col("run") - run).drop("_cut")
+            cut_parts[name] = pl.col(name) - pl.min_horizontal(name, left_to_cut)
+            left_to_cut = (left_to_cut - pl.col(name)).clip(lower_bound=0)
+        run = pl.sum_horizontal(*(pl.col(name) - cut_parts[name] for name in ("work", "gc", "fetch_wait", "write")))
+        return (
+            tasks.with_columns(_cut=pl.Series(self.cut)).with_columns(**cut_parts, run=pl.col("run") - run).drop("_cut")
+        )
 
 
 @dataclass(slots=True)
@@ -216,13 +218,13 @@ class _ExecutorCores:
             core = self._pressed(task, until, latest)
         if core < 0:
             core = self._new()
-        taken = max(start, self.busy[core])
-        begins = max(taken, min(start + room // 3, latest))
+        taken_up = max(start, self.busy[core])
+        begins = max(taken_up, min(start + room // 3, latest))
         before = self.last[core]
         if before >= 0:
             # What is left of the delay of the task before ends at the latest when this one is taken up.
-            places.free[before] = min(places.free[before], taken)
-        places.begin[task], places.receipt[task], places.free[task] = begins, taken, until
+            places.free[before] = min(places.free[before], taken_up)
+        places.begin[task], places.receipt[task], places.free[task] = begins, taken_up, until
         length = until - start - room - int(places.cut[task])
         self.busy[core], self.last[core] = begins + length, task
         self.work[core] += length
@@ -288,4 +290,4 @@ class _ExecutorCores:
 
 
 def _stretches(values: I64) -> Iterator[list[int]]:
-    return (values[first : first + STRETCH].tolist() for first in range(0, values.size, STRETCH))
+    return (values[begin : begin + STRETCH].tolist() for begin in range(0, values.size, STRETCH))

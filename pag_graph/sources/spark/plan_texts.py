@@ -60,11 +60,11 @@ def traits(name: str, text: str) -> list[str]:
     if "Scan" in name:
         pushed = _PUSHED.search(text)
         bare = pushed is not None and _KNOWN_ONLY.fullmatch(pushed[1]) is not None
-        return [trait for trait, shown in ((UNSPLITTABLE, is_unsplittable(text)), (UNPUSHED, bare)) if shown]
+        return [trait for trait, applies in ((UNSPLITTABLE, is_unsplittable(text)), (UNPUSHED, bare)) if applies]
     if name not in _COMPUTING:
         return []
-    seen = [trait for trait, pattern in _DEAR.items() if pattern.search(text)]
-    return [*seen, "a long condition"] if name == "Filter" and len(text) > _LONG else seen
+    costly = [trait for trait, pattern in _DEAR.items() if pattern.search(text)]
+    return [*costly, "a long condition"] if name == "Filter" and len(text) > _LONG else costly
 
 
 _COMPUTING = ("Filter", "Project", "Generate")

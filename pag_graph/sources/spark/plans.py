@@ -36,23 +36,23 @@ class Plan:
 
     def with_metrics_of(self, other: Plan) -> Plan:
         """Return this plan with the accumulators of an earlier version of it, node by node of the same text."""
-        known = {accumulator for _, accumulator, _, _ in self.metrics}
+        own_accumulators = {accumulator for _, accumulator, _, _ in self.metrics}
         nodes: dict[tuple[str, str], int] = {}
         for node, _, name, text, _ in self.nodes:
             nodes.setdefault((name, text), node)
         texts = {node: (name, text) for node, _, name, text, _ in other.nodes}
-        more = [
+        earlier_metrics = [
             (nodes[texts[node]], accumulator, metric, kind)
             for node, accumulator, metric, kind in other.metrics
-            if accumulator not in known and texts[node] in nodes
+            if accumulator not in own_accumulators and texts[node] in nodes
         ]
-        return Plan(self.nodes, (*self.metrics, *more), self.traits)
+        return Plan(self.nodes, (*self.metrics, *earlier_metrics), self.traits)
 
     def node_rows(self, execution: int) -> Iterator[dict[str, Any]]:
         """Yield one row per node."""
-        shown: dict[int, list[str]] = {}
+        traits_of: dict[int, list[str]] = {}
         for node, trait in self.traits:
-            shown.setdefault(node, []).append(trait)
+            traits_of.setdefault(node, []).append(trait)
         for node, parent, name, text, scope in self.nodes:
             detail = _DETAIL.search(text)
             yield {
@@ -63,8 +63,8 @@ class Plan:
                 "scope": scope,
                 "detail": detail[0] if detail else "",
                 "mark": text_mark(text),
-                "unsplittable": UNSPLITTABLE in shown.get(node, ()),
-                "traits": shown.get(node, []),
+                "unsplittable": UNSPLITTABLE in traits_of.get(node, ()),
+                "traits": traits_of.get(node, []),
             }
 
     def metric_rows(self, execution: int, driver: Mapping[int, int]) -> Iterator[dict[str, Any]]:
@@ -97,7 +97,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
     """
     nodes: list[tuple[int, int | None, str, str, str | None]] = []
     metrics: list[tuple[int, int, str, str]] = []
-    shown: list[tuple[int, str]] = []
+    node_traits: list[tuple[int, str]] = []
     waiting: list[tuple[Any, int | None, str | None]] = [(root, None, None)]
     while waiting and len(nodes) < _DEEPEST:
         info, parent, scope = waiting.pop()
@@ -112,7 +112,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
         else:
             text = str(info.get("simpleString") or "")
             nodes.append((number, parent, texts.node(name), _held(text), scope))
-            shown += [(number, trait) for trait in traits(name, text)]
+            node_traits += [(number, trait) for trait in traits(name, text)]
         if name.startswith(("InputAdapter", "Exchange", "BroadcastExchange")):
             scope = None
         if number >= 0:
@@ -122,7 +122,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
                     metrics.append((number, metric["accumulatorId"], metric_name(metric.get("name")), kind))
         below = None if number < 0 else number
         waiting += [(child, below, scope) for child in reversed(info.get("children") or ())]
-    return Plan(tuple(nodes), tuple(metrics), tuple(shown))
+    return Plan(tuple(nodes), tuple(metrics), tuple(node_traits))
 
 
 def text_mark(text: str) -> int:
@@ -146,12 +146,12 @@ def plan_mark(root: Any) -> int:
         ``sparkPlanInfo`` of an event.
     """
     digest = hashlib.blake2b(digest_size=8)
-    waiting, seen = [root], 0
-    while waiting and seen < _DEEPEST:
+    waiting, visited = [root], 0
+    while waiting and visited < _DEEPEST:
         info = waiting.pop()
         if not isinstance(info, dict):
             continue
-        seen += 1
+        visited += 1
         children = [child for child in info.get("children") or () if isinstance(child, dict)]
         text = f"{info.get('nodeName')}|{info.get('simpleString')}"[:_LONGEST]
         digest.update(f"{_VARYING.sub('#', _EXPRESSION_ID.sub('#', text))}|{len(children)};".encode(errors="replace"))

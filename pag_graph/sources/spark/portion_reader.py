@@ -61,8 +61,8 @@ class _OwnReading(Reading):
         self.late = 0
         self._own_start, self._own_end = self._task_start, self._task_end
         self.handlers["SparkListenerTaskEnd"] = self._end_of_own
-        for name, told in units.handlers().items():
-            self.handlers[name] = _both(self.handlers.get(name, self._unknown), told)
+        for name, unit_handler in units.handlers().items():
+            self.handlers[name] = _both(self.handlers.get(name, self._unknown), unit_handler)
 
     def _end_of_own(self, event: dict[str, Any]) -> None:
         """Leave out the end of a task that an earlier portion has given up."""
@@ -78,10 +78,10 @@ class _OwnReading(Reading):
         self.unknown[name] = self.unknown.get(name, 0) + 1
 
 
-def _both(first: Callable[[dict[str, Any]], None], then: Callable[[dict[str, Any]], None]) -> Any:
+def _both(handler: Callable[[dict[str, Any]], None], unit_handler: Callable[[dict[str, Any]], None]) -> Any:
     def call(event: dict[str, Any]) -> None:
-        first(event)
-        then(event)
+        handler(event)
+        unit_handler(event)
 
     return call
 
@@ -187,17 +187,21 @@ class PortionReader:
         reading.log.complete = True
         state, executors = self._carried(), reading.executors
         log = self._result(in_progress=False)
-        log.findings = [found for found in log.findings if found.finding not in _OF_READING]
+        log.findings = [finding for finding in log.findings if finding.finding not in _OF_READING]
         log.end_ms = None
         origin, end = find_extent(log, [])
         # The end of the last unit is told to others before the portion ends.
-        ended = log.jobs["completed_ms"].max()
-        end = max(end, ended + 1 if isinstance(ended, int) else end)
+        last_completed = log.jobs["completed_ms"].max()
+        end = max(end, last_completed + 1 if isinstance(last_completed, int) else end)
         begin = origin if begin_ms is None else begin_ms
         portion = Portion(self._fitted(log, begin, end), begin, end, last=False)
         self._begin_ms = end
         self.units.cut()
-        stay = (row for row in executors.items() if row[1]["removed_ms"] is None or row[1]["removed_ms"] > end)
+        stay = (
+            named_executor
+            for named_executor in executors.items()
+            if named_executor[1]["removed_ms"] is None or named_executor[1]["removed_ms"] > end
+        )
         self.saved = state | {"begin_ms": end, "executors": dict(stay)}
         self._load(self.saved)
         return portion
@@ -219,11 +223,15 @@ class PortionReader:
     def _carried(self) -> dict[str, Any]:
         """Return what a next portion needs of this reading."""
         reading = self._reading
-        open_executions = {number: row for number, row in reading.executions.items() if row["ended_ms"] is None}
+        open_executions = {
+            number: execution_row
+            for number, execution_row in reading.executions.items()
+            if execution_row["ended_ms"] is None
+        }
         odd = reading.tasks.odd_values + reading.accumulators.odd_values + reading.memory.odd_values
         return {
             "facts": {name: getattr(reading.log, name) for name in _FACTS},
-            "executions": [[number, row] for number, row in open_executions.items()],
+            "executions": [[number, execution_row] for number, execution_row in open_executions.items()],
             "counts": dict(reading.counts),
             "unknown": dict(reading.unknown),
             "damaged": dict(reading.damaged),
@@ -242,8 +250,8 @@ class PortionReader:
         self._reading = reading = _OwnReading(self._texts, self.units, self._begin_ms)
         for name in _FACTS:
             setattr(reading.log, name, state["facts"][name])
-        reading.executors = {name: dict(row) for name, row in state["executors"].items()}
-        reading.executions = {number: dict(row) for number, row in state["executions"]}
+        reading.executors = {name: dict(saved_row) for name, saved_row in state["executors"].items()}
+        reading.executions = {number: dict(saved_row) for number, saved_row in state["executions"]}
         reading.counts, reading.unknown = dict(state["counts"]), dict(state["unknown"])
         reading.damaged, reading.unparsed = dict(state["damaged"]), state["unparsed"]
         reading.lines, reading.lines.too_long = lines, state["too_long"]
@@ -261,11 +269,13 @@ def _move(log: SparkLog, begin: int) -> None:
         early = {name: (pl.col(name) > 0) & (pl.col(name) < begin) for name in columns if name in rows.columns}
         if table in _MOVED:
             moved += int(rows.select(pl.any_horizontal(early.values()).sum()).item())
-        at = pl.lit(begin, pl.Int64)
+        begin_ms = pl.lit(begin, pl.Int64)
         setattr(
             log,
             table,
-            rows.with_columns(pl.when(where).then(at).otherwise(name).alias(name) for name, where in early.items()),
+            rows.with_columns(
+                pl.when(is_early).then(begin_ms).otherwise(name).alias(name) for name, is_early in early.items()
+            ),
         )
     detail = "times before the quiet instant at which the log is cut; moved there"
     note(log.findings, "time_before_cut", "info", moved, "rows", detail)

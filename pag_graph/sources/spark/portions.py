@@ -52,9 +52,9 @@ class Portions:
         self.origin_ms = self.carried.origin_ms
         """When the application began, in milliseconds since 1970; None before the first portion."""
         counts = (self.carried.operators, self.carried.channels, self.carried.workers)
-        known = tables or {}
+        saved = tables or {}
         self.operators, self.channels, self.workers = (
-            known.get(name, schema.empty_table()).slice(0, count)
+            saved.get(name, schema.empty_table()).slice(0, count)
             for (name, schema), count in zip(_TABLES.items(), counts, strict=True)
         )
 
@@ -121,12 +121,12 @@ class Portions:
         return [
             LogFinding(
                 finding=name,
-                severity=row["severity"],
-                observed=row["observed"],
-                unit=row["unit"],
-                detail=row["detail"],
+                severity=sums["severity"],
+                observed=sums["observed"],
+                unit=sums["unit"],
+                detail=sums["detail"],
             )
-            for name, row in sorted(self.carried.findings.items())
+            for name, sums in sorted(self.carried.findings.items())
         ]
 
     def _numbers(self, mapped: Mapped, origin_ms: int) -> _Numbers:
@@ -134,50 +134,54 @@ class Portions:
         carried = self.carried
         workers = mapped.workers
         names = workers["name"].to_pylist()
-        new = np.array([name not in carried.alive for name in names])
+        is_new = np.array([name not in carried.alive for name in names])
         numbers = np.array([carried.alive.get(name, -1) for name in names], np.int64)
-        numbers[new] = np.arange(new.sum()) + carried.workers
+        numbers[is_new] = np.arange(is_new.sum()) + carried.workers
         offset = pa.array(np.full(len(names), origin_ms * MS), pa.int64())
         workers = workers.set_column(workers.column_names.index("offset_ns"), "offset_ns", offset)
         # An executor's process is called after its first core: its place among the executors of a portion changes.
-        first: dict[int, int] = {}
+        first_core: dict[int, int] = {}
         local = workers["process"].to_pylist()
         for process, number in zip(local, numbers.tolist(), strict=True):
-            first.setdefault(process, number)
-        processes = pa.array([first[process] if process else 0 for process in local], workers["process"].type)
+            first_core.setdefault(process, number)
+        processes = pa.array([first_core[process] if process else 0 for process in local], workers["process"].type)
         workers = workers.set_column(workers.column_names.index("process"), "process", processes)
-        self.workers = _more(self.workers, workers, "worker", numbers, new)
+        self.workers = _more(self.workers, workers, "worker", numbers, is_new)
         operators = mapped.operator_table
-        known = carried.open_operators
+        open_operators = carried.open_operators
         addresses = operators["address"].to_pylist()
-        fresh = np.array([address not in known for address in addresses])
-        of_operators = np.array([known.get(address, -1) for address in addresses], np.int64)
-        of_operators[fresh] = np.arange(fresh.sum()) + carried.operators
-        self.operators = _more(self.operators, operators, "operator", of_operators, fresh)
+        is_new_operator = np.array([address not in open_operators for address in addresses])
+        of_operators = np.array([open_operators.get(address, -1) for address in addresses], np.int64)
+        of_operators[is_new_operator] = np.arange(is_new_operator.sum()) + carried.operators
+        self.operators = _more(self.operators, operators, "operator", of_operators, is_new_operator)
         channels = mapped.channels
-        own = channels["channel"].to_numpy()
+        channel_numbers = channels["channel"].to_numpy()
         shuffles = max(0, carried.channels - _FIXED)
-        of_channels = np.where(own >= FIRST_SHUFFLE, own + shuffles, own)
-        kept = own >= (FIRST_SHUFFLE if carried.channels else 0)
+        of_channels = np.where(channel_numbers >= FIRST_SHUFFLE, channel_numbers + shuffles, channel_numbers)
+        is_new_channel = channel_numbers >= (FIRST_SHUFFLE if carried.channels else 0)
         for end in ("source_operator", "target_operator"):
             place = channels.column_names.index(end)
             column = channels[end].to_pylist()
-            moved = pa.array([None if value is None else int(of_operators[value]) for value in column], pa.int64())
+            moved = pa.array(
+                [None if operator is None else int(of_operators[operator]) for operator in column], pa.int64()
+            )
             channels = channels.set_column(place, end, moved)
-        self.channels = _more(self.channels, channels, "channel", of_channels, kept)
+        self.channels = _more(self.channels, channels, "channel", of_channels, is_new_channel)
         return _Numbers(numbers, of_operators, carried, shuffles)
 
     def _after(self, mapped: Mapped, numbers: _Numbers, origin: int, seq: dict[int, int], events: int) -> Carried:
         carried, schedule = self.carried, mapped.schedule
         names = mapped.workers["name"].to_pylist()
-        stays = [not gone for gone in mapped.lives.exits.tolist()]
+        stays = [not exits for exits in mapped.lives.exits.tolist()]
         cores: dict[str, int] = {}
         executors = schedule.executors["executor"].to_list()
-        for core, there in zip(schedule.cores, stays[mapped.lanes :], strict=True):
-            if there:
+        for core, stays_on in zip(schedule.cores, stays[mapped.lanes :], strict=True):
+            if stays_on:
                 cores[executors[core.executor]] = core.number + 1
-        alive = {name: int(number) for name, number, there in zip(names, numbers.workers, stays, strict=True) if there}
-        few = mapped.driver.few
+        alive = {
+            name: int(number) for name, number, stays_on in zip(names, numbers.workers, stays, strict=True) if stays_on
+        }
+        sparse_points = mapped.driver.few
         open_executions = schedule.log.executions.filter(pl.col("ended_ms").is_null())["execution"].to_list()
         again = {0, *(mapped.operators.executions[number] for number in open_executions)}
         addresses = mapped.operators.addresses
@@ -187,8 +191,8 @@ class Portions:
             epochs=carried.epochs + len(mapped.epochs.ends),
             events=carried.events + events,
             tasks=carried.tasks + schedule.tasks.height,
-            lane_messages=carried.lane_messages + _most(few, LANES),
-            executor_messages=carried.executor_messages + _most(few, EXECUTORS),
+            lane_messages=carried.lane_messages + _most(sparse_points, LANES),
+            executor_messages=carried.executor_messages + _most(sparse_points, EXECUTORS),
             shuffle_messages=carried.shuffle_messages + mapped.shuffles.messages.height,
             lanes=len(schedule.lanes),
             workers=self.workers.num_rows,
@@ -235,8 +239,8 @@ class _Numbers:
             epoch=pl.col("epoch") + carried.epochs,
             t_ns=pl.col("t_ns") + begin_ns,
         )
-        there = (pl.col("kind") == str(EventKind.SPAWN)) & ~pl.col("peer").is_in(sorted(born))
-        return rows.filter(~there.fill_null(value=False))
+        born_before = (pl.col("kind") == str(EventKind.SPAWN)) & ~pl.col("peer").is_in(sorted(born))
+        return rows.filter(~born_before.fill_null(value=False))
 
 
 def _moved(column: pl.Series, numbers: I64) -> pl.Series:
@@ -258,27 +262,28 @@ def _numbered(rows: pl.DataFrame, seq: dict[int, int]) -> pl.DataFrame:
     return rows.with_columns(seq=pl.col("seq") + pl.Series(base[rows["worker"].to_numpy()]))
 
 
-def _more(table: pa.Table, rows: pa.Table, key: str, numbers: I64, new: NDArray[np.bool_]) -> pa.Table:
+def _more(table: pa.Table, rows: pa.Table, key: str, numbers: I64, is_new: NDArray[np.bool_]) -> pa.Table:
     """Add the rows that are new to a table, under their numbers."""
     column = rows.schema.field(key)
     numbered = rows.set_column(rows.column_names.index(key), column, pa.array(numbers, column.type))
-    return pa.concat_tables([table, numbered.filter(pa.array(new)).cast(table.schema)])
+    return pa.concat_tables([table, numbered.filter(pa.array(is_new)).cast(table.schema)])
 
 
-def _most(few: pl.DataFrame, channel: int) -> int:
+def _most(sparse_points: pl.DataFrame, channel: int) -> int:
     """Return how many numbers the messages of a channel of the driver use."""
-    most = few.filter(pl.col("channel") == channel)["number"].max()
-    return int(most) + 1 if isinstance(most, int) else 0
+    largest = sparse_points.filter(pl.col("channel") == channel)["number"].max()
+    return int(largest) + 1 if isinstance(largest, int) else 0
 
 
-def _summed(known: Mapping[str, Any], found: list[LogFinding]) -> dict[str, Any]:
+def _summed(sums: Mapping[str, Any], findings: list[LogFinding]) -> dict[str, Any]:
     """Add what was odd in a portion; of several details the one stays of which there was most."""
-    out = {name: dict(row) for name, row in known.items()}
-    for one in found:
-        row = out.setdefault(
-            one.finding, {"severity": one.severity, "observed": 0, "unit": one.unit, "detail": one.detail, "most": 0}
+    summed = {name: dict(finding_sum) for name, finding_sum in sums.items()}
+    for finding in findings:
+        finding_sum = summed.setdefault(
+            finding.finding,
+            {"severity": finding.severity, "observed": 0, "unit": finding.unit, "detail": finding.detail, "most": 0},
         )
-        row["observed"] += one.observed
-        if one.observed > row["most"]:
-            row |= {"most": one.observed, "detail": one.detail, "severity": one.severity}
-    return out
+        finding_sum["observed"] += finding.observed
+        if finding.observed > finding_sum["most"]:
+            finding_sum |= {"most": finding.observed, "detail": finding.detail, "severity": finding.severity}
+    return summed

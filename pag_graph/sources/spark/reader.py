@@ -216,22 +216,22 @@ class Reading:
     def _task_end(self, event: dict[str, Any]) -> None:
         info, code = event["Task Info"], self.tasks.code
         metrics = event.get("Task Metrics") or {}
-        read = metrics.get("Shuffle Read Metrics") or {}
-        write = metrics.get("Shuffle Write Metrics") or {}
-        taken = metrics.get("Input Metrics") or {}
-        put = metrics.get("Output Metrics") or {}
+        shuffle_read = metrics.get("Shuffle Read Metrics") or {}
+        shuffle_write = metrics.get("Shuffle Write Metrics") or {}
+        input_metrics = metrics.get("Input Metrics") or {}
+        output_metrics = metrics.get("Output Metrics") or {}
         reason = event.get("Task End Reason") or {}
         launch, finish = info["Launch Time"], info.get("Finish Time", 0)
-        why = reason.get("Reason", "")
-        if why != "Success":
-            why = self.texts.task_end(reason)
+        end_reason = reason.get("Reason", "")
+        if end_reason != "Success":
+            end_reason = self.texts.task_end(reason)
         row: tuple[Any, ...] = (
             info["Task ID"],
             launch,
             finish,
             info.get("Getting Result Time", 0),
             *self._whose(event, info),
-            code("reason", why),
+            code("reason", end_reason),
             (SPECULATIVE if info.get("Speculative") else 0)
             | (FAILED if info.get("Failed") else 0)
             | (KILLED if info.get("Killed") else 0)
@@ -243,25 +243,25 @@ class Reading:
             metrics.get("Executor CPU Time", 0),
             metrics.get("JVM GC Time", 0),
             metrics.get("Result Serialization Time", 0),
-            read.get("Fetch Wait Time", 0),
-            write.get("Shuffle Write Time", 0),
+            shuffle_read.get("Fetch Wait Time", 0),
+            shuffle_write.get("Shuffle Write Time", 0),
             metrics.get("Result Size", 0),
             metrics.get("Memory Bytes Spilled", 0),
             metrics.get("Disk Bytes Spilled", 0),
-            read.get("Remote Bytes Read", 0),
-            read.get("Local Bytes Read", 0),
-            read.get("Total Records Read", 0),
-            write.get("Shuffle Bytes Written", 0),
-            taken.get("Bytes Read", 0),
-            taken.get("Records Read", 0),
-            put.get("Bytes Written", 0),
+            shuffle_read.get("Remote Bytes Read", 0),
+            shuffle_read.get("Local Bytes Read", 0),
+            shuffle_read.get("Total Records Read", 0),
+            shuffle_write.get("Shuffle Bytes Written", 0),
+            input_metrics.get("Bytes Read", 0),
+            input_metrics.get("Records Read", 0),
+            output_metrics.get("Bytes Written", 0),
         )
         task, launch, finish = self.tasks.add(row)
         # An end that comes again, as it does when the task's output is lost, states its updates again.
-        known = self.running.pop(task, None) is not None
-        again = not known and self.first_started is not None and task >= self.first_started
-        if task >= 0 and not again and why != "Resubmitted" and (items := info.get("Accumulables")):
-            self.accumulators.add_task(row[4], row[5], items)
+        was_running = self.running.pop(task, None) is not None
+        again = not was_running and self.first_started is not None and task >= self.first_started
+        if task >= 0 and not again and end_reason != "Resubmitted" and (updates := info.get("Accumulables")):
+            self.accumulators.add_task(row[4], row[5], updates)
         self.memory.add_task(info.get("Executor ID"), metrics.get("Peak Execution Memory"))
         if peaks := event.get("Task Executor Metrics"):
             self.memory.add(info.get("Executor ID"), peaks)
@@ -309,8 +309,8 @@ class Reading:
         if execution := properties.get("spark.sql.execution.id"):
             stage["execution"] = id_of(execution, LARGEST)
         stage["failed"] = bool(info.get("Failure Reason"))
-        if items := info.get("Accumulables"):
-            self.accumulators.add_stage(*key, items)
+        if totals := info.get("Accumulables"):
+            self.accumulators.add_stage(*key, totals)
 
     def _job_start(self, event: dict[str, Any]) -> None:
         number = id_of(event["Job ID"])
@@ -322,12 +322,12 @@ class Reading:
             self.job_stages[number, id_of(info["Stage ID"])] = facts
         for stage in event.get("Stage IDs") or ():
             self.job_stages.setdefault((number, id_of(stage)), stage_facts({}, self.texts))
-        last = max(infos, key=lambda info: id_of(info["Stage ID"]), default={})
+        last_stage = max(infos, key=lambda info: id_of(info["Stage ID"]), default={})
         self.jobs[number] = {
             "submitted_ms": submitted,
             "completed_ms": None,
             "name": self.texts.call_site(properties.get("spark.job.description"))
-            or self.texts.call_site(last.get("Stage Name")),
+            or self.texts.call_site(last_stage.get("Stage Name")),
             "execution": integer(properties.get("spark.sql.execution.id")),
             "root": integer(properties.get("spark.sql.execution.root.id")),
             "query": self.texts.query(properties.get("sql.streaming.queryId")),
@@ -353,9 +353,9 @@ class Reading:
     def _databricks_start(self, event: dict[str, Any]) -> None:
         """Take in what Databricks writes at the begin of each part of a log, in place of Spark's own first event."""
         self.log.version = self.log.version or self.texts.version(event.get("Spark Version"))
-        part = integer(event.get("Rollover Number"))
-        if part is not None:
-            self.rolled.add(part)
+        part_number = integer(event.get("Rollover Number"))
+        if part_number is not None:
+            self.rolled.add(part_number)
 
     def _application_start(self, event: dict[str, Any]) -> None:
         self.log.app_name = str(event.get("App Name", ""))[:500]
@@ -420,16 +420,16 @@ class Reading:
 
     def _plan(self, number: int, event: dict[str, Any]) -> None:
         plan = plan_nodes(event.get("sparkPlanInfo") or {}, self.texts)
-        old = self.plans.get(number)
+        earlier_plan = self.plans.get(number)
         # Metrics of earlier plans still count: an adaptive plan forgets the accumulators of what is done.
-        self.plans[number] = plan if old is None else plan.with_metrics_of(old)
+        self.plans[number] = plan if earlier_plan is None else plan.with_metrics_of(earlier_plan)
         self.accumulators.wanted.update(accumulator for _, accumulator, _, _ in plan.metrics)
 
     def _execution_end(self, event: dict[str, Any]) -> None:
         execution = self.executions.get(id_of(event["executionId"], LARGEST))
-        ended = self._time(event["time"])
+        ended_ms = self._time(event["time"])
         if execution is not None:
-            execution["ended_ms"] = ended
+            execution["ended_ms"] = ended_ms
 
     def _driver_metrics(self, event: dict[str, Any]) -> None:
         for number, value in event.get("accumUpdates") or ():
@@ -448,8 +448,8 @@ class Reading:
 
     def result(self, log: LogFiles) -> SparkLog:
         """Return all as tables."""
-        out = self.log
-        out.name = log.name
+        spark_log = self.log
+        spark_log.name = log.name
         self.tasks.add_unended(self.running)
         odd = self.tasks.odd_values + self.accumulators.odd_values + self.memory.odd_values
         self.findings += event_findings(
@@ -463,31 +463,34 @@ class Reading:
             state = "still ran when the log was read" if log.in_progress else "has no end in the log"
             detail = f"the application {state}; answers are about what is there"
             self.find("log_incomplete", "warning", 1, "logs", detail)
-        out.first_ms = self.first_ms or 0
-        out.last_ms = max(self.last_ms, out.first_ms)
-        out.tasks = self.tasks.table()
+        spark_log.first_ms = self.first_ms or 0
+        spark_log.last_ms = max(self.last_ms, spark_log.first_ms)
+        spark_log.tasks = self.tasks.table()
         if self.tasks.twice:
             detail = "ends of tasks that the log states twice; the first one counts"
             self.find("task_end_twice", "warning", self.tasks.twice, "events", detail)
-        out.texts = {name: list(codes) for name, codes in self.tasks.texts.items()}
-        out.stages = frame(tables.STAGES, ({"stage": s, "stage_attempt": a, **v} for (s, a), v in self.stages.items()))
-        out.jobs = frame(tables.JOBS, ({"job": job, **values} for job, values in sorted(self.jobs.items())))
-        self.findings += lost_events(out.stages, out.tasks)
+        spark_log.texts = {name: list(codes) for name, codes in self.tasks.texts.items()}
+        stages = ({"stage": key[0], "stage_attempt": key[1], **facts} for key, facts in self.stages.items())
+        spark_log.stages = frame(tables.STAGES, stages)
+        spark_log.jobs = frame(tables.JOBS, ({"job": job, **values} for job, values in sorted(self.jobs.items())))
+        self.findings += lost_events(spark_log.stages, spark_log.tasks)
         rows = ({"job": job, "stage": stage, **values} for (job, stage), values in sorted(self.job_stages.items()))
-        out.job_stages = frame(tables.JOB_STAGES, rows)
-        out.executors = frame(
+        spark_log.job_stages = frame(tables.JOB_STAGES, rows)
+        spark_log.executors = frame(
             tables.EXECUTORS, ({"executor": name, **values} for name, values in self.executors.items())
         )
-        out.executions = frame(tables.EXECUTIONS, ({"execution": e, **v} for e, v in sorted(self.executions.items())))
-        out.nodes = frame(tables.NODES, (row for e, plan in sorted(self.plans.items()) for row in plan.node_rows(e)))
-        rows = (row for e, plan in sorted(self.plans.items()) for row in plan.metric_rows(e, self.driver_metrics))
-        out.node_metrics = frame(tables.NODE_METRICS, rows)
-        out.stage_metrics = frame(tables.STAGE_METRICS, self.accumulators.rows())
-        out.memory = frame(tables.MEMORY, self.memory.rows())
-        out.progress = frame(tables.PROGRESS, self.progress)
-        out.cached = frame(tables.CACHED, self.blocks.rows())
-        out.events, out.unknown, out.findings = dict(self.counts), dict(self.unknown), self.findings
-        out.read_bytes = self.lines.read_bytes
+        executions = ({"execution": number, **facts} for number, facts in sorted(self.executions.items()))
+        spark_log.executions = frame(tables.EXECUTIONS, executions)
+        plans = sorted(self.plans.items())
+        spark_log.nodes = frame(tables.NODES, (row for number, plan in plans for row in plan.node_rows(number)))
+        metrics = (row for number, plan in plans for row in plan.metric_rows(number, self.driver_metrics))
+        spark_log.node_metrics = frame(tables.NODE_METRICS, metrics)
+        spark_log.stage_metrics = frame(tables.STAGE_METRICS, self.accumulators.rows())
+        spark_log.memory = frame(tables.MEMORY, self.memory.rows())
+        spark_log.progress = frame(tables.PROGRESS, self.progress)
+        spark_log.cached = frame(tables.CACHED, self.blocks.rows())
+        spark_log.events, spark_log.unknown, spark_log.findings = dict(self.counts), dict(self.unknown), self.findings
+        spark_log.read_bytes = self.lines.read_bytes
         # They hold this object, which would be in memory until Python looks for such rings.
         self.handlers.clear()
-        return out
+        return spark_log

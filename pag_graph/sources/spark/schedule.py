@@ -177,18 +177,20 @@ def stage_values(tasks: pl.DataFrame, values: dict[tuple[int, int], int]) -> pl.
     """Return for each task the value of its stage attempt, null where there is none."""
     if not values:
         return pl.repeat(None, tasks.height, dtype=pl.Int64, eager=True)
-    known = sorted(values)
-    keys = np.array([attempt_key(stage, attempt) for stage, attempt in known], np.int64)
-    stated = np.array([values[key] for key in known], np.int64)
+    stages = sorted(values)
+    keys = np.array([attempt_key(stage, attempt) for stage, attempt in stages], np.int64)
+    stated = np.array([values[key] for key in stages], np.int64)
     stage, attempt = (tasks[name].to_numpy() for name in ("stage", "stage_attempt"))
-    value, found = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, bool)
+    of_task, found = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, bool)
     # Some tasks at a time: what is in between would be several such columns.
-    for first in range(0, tasks.height, STRETCH):
-        part = slice(first, first + STRETCH)
-        own = attempt_key(stage[part].astype(np.int64), attempt[part])
-        place = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
-        value[part], found[part] = stated[place], keys[place] == own
-    return pl.Series(value) if found.all() else pl.select(pl.when(pl.Series(found)).then(pl.Series(value))).to_series()
+    for begin in range(0, tasks.height, STRETCH):
+        rows = slice(begin, begin + STRETCH)
+        task_keys = attempt_key(stage[rows].astype(np.int64), attempt[rows])
+        place = np.minimum(np.searchsorted(keys, task_keys), len(keys) - 1)
+        of_task[rows], found[rows] = stated[place], keys[place] == task_keys
+    return (
+        pl.Series(of_task) if found.all() else pl.select(pl.when(pl.Series(found)).then(pl.Series(of_task))).to_series()
+    )
 
 
 def _count(tasks: pl.DataFrame, condition: pl.Expr) -> int:
@@ -200,9 +202,9 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
     ended = (pl.col("flags") & ENDED) != 0
     # A task that the log does not see end was there until its executor went, or the log ends.
     removed = dict(log.executors.select("executor", "removed_ms").iter_rows())
-    gone = np.array([end_ms if (t := removed.get(name)) is None else t for name in log.texts["executor"]], np.int64)
+    gone_ms = np.array([end_ms if (t := removed.get(name)) is None else t for name in log.texts["executor"]], np.int64)
     # Columns are added and never copied: a log can have millions of tasks.
-    tasks = log.tasks.with_columns(gone_ms=pl.Series(gone[log.tasks["executor"].to_numpy()]))
+    tasks = log.tasks.with_columns(gone_ms=pl.Series(gone_ms[log.tasks["executor"].to_numpy()]))
     backwards = _count(tasks, ended & (pl.col("finish_ms") < pl.col("launch_ms")))
     note(findings, "task_ends_before_launch", "warning", backwards, "tasks", "taken as tasks without duration")
     open_tasks = _count(tasks, ~ended)
@@ -219,10 +221,10 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
         # Where the log stops, a task whose executor is there is still at work: neither failed nor wasted.
         running=~ended & pl.lit(not log.complete) & (pl.col("gone_ms") >= end_ms),
     ).drop("gone_ms")
-    got = pl.col("getting_result_ms")
+    getting_result = pl.col("getting_result_ms")
     tasks = tasks.with_columns(
-        getting_result_ms=pl.when((got >= pl.col("launch_ms")) & (got <= pl.col("finish_ms")))
-        .then(got)
+        getting_result_ms=pl.when((getting_result >= pl.col("launch_ms")) & (getting_result <= pl.col("finish_ms")))
+        .then(getting_result)
         .otherwise(pl.col("finish_ms")),
         launch=(pl.col("launch_ms") - origin) * MS,
     )
@@ -235,8 +237,8 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
     tasks = tasks.with_columns(deserialize=deserialize)
     run = pl.min_horizontal(pl.col("run_ms").cast(pl.Int64) * MS, pl.col("room") - pl.col("deserialize"))
     tasks = tasks.with_columns(run=run)
-    left = pl.col("room") - pl.col("deserialize") - pl.col("run")
-    tasks = tasks.with_columns(serialize=pl.min_horizontal(pl.col("serialize_ms").cast(pl.Int64) * MS, left))
+    room_left = pl.col("room") - pl.col("deserialize") - pl.col("run")
+    tasks = tasks.with_columns(serialize=pl.min_horizontal(pl.col("serialize_ms").cast(pl.Int64) * MS, room_left))
     # Without metrics (a lost executor, a killed task) all its time on the core was work, as far as anybody knows.
     unmeasured = ~pl.col("measured") | ((pl.col("run_ms") == 0) & ~pl.col("succeeded"))
     tasks = tasks.with_columns(
@@ -265,8 +267,8 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
 
 def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple[list[Job], dict[tuple[int, int], int]]:
     spans = {
-        (stage, attempt): (first, last, latest)
-        for stage, attempt, first, last, latest in tasks.group_by("stage", "stage_attempt")
+        (stage, attempt): (first_ms, last_ms, latest)
+        for stage, attempt, first_ms, last_ms, latest in tasks.group_by("stage", "stage_attempt")
         .agg(pl.col("launch_ms").min(), pl.col("finish_ms").max(), pl.col("launch_ms").max().alias("latest"))
         .iter_rows()
     }
@@ -281,23 +283,23 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
     chosen: dict[tuple[int, int], int] = {}
     extent: dict[int, list[int]] = {}
     for key in sorted(spans | submitted):
-        at, completed = submitted.get(key, (None, None))
-        first, last, latest = spans.get(key, (at, completed or at, at))
-        at = at or first
-        if at is None:
+        submitted_ms, completed = submitted.get(key, (None, None))
+        first_ms, last_ms, latest = spans.get(key, (submitted_ms, completed or submitted_ms, submitted_ms))
+        submitted_ms = submitted_ms or first_ms
+        if submitted_ms is None:
             continue
-        job = _job_of(at, listing.get(key[0], []), rows)
+        job = _job_of(submitted_ms, listing.get(key[0], []), rows)
         if job is None:
             if key not in spans:
                 continue
             job = -1 - key[0]
         chosen[key] = job
         if key in spans:
-            begin, done, launched = extent.setdefault(job, [first, last, latest])
-            extent[job] = [min(begin, first), max(done, last), max(launched, latest)]
+            begin, done, launched = extent.setdefault(job, [first_ms, last_ms, latest])
+            extent[job] = [min(begin, first_ms), max(done, last_ms), max(launched, latest)]
     jobs: list[Job] = []
     index: dict[int, int] = {}
-    for number in sorted(rows.keys() | extent.keys(), key=lambda n: (n < 0, abs(n))):
+    for number in sorted(rows.keys() | extent.keys(), key=lambda job_number: (job_number < 0, abs(job_number))):
         job = _job(number, rows.get(number, {}), extent.get(number), log, (origin, end_ms))
         if job is not None:
             index[number] = len(jobs)
@@ -305,23 +307,25 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
     return jobs, {key: index[job] for key, job in chosen.items() if job in index}
 
 
-def _job(number: int, row: dict[str, Any], own: list[int] | None, log: SparkLog, extent: tuple[int, int]) -> Job | None:
+def _job(
+    number: int, job_row: dict[str, Any], task_span: list[int] | None, log: SparkLog, extent: tuple[int, int]
+) -> Job | None:
     """Return a job from its row and from first launch, last result and last launch of its tasks; None without a begin.
 
     `extent` is when the application began and ended, in milliseconds.
     """
     origin, end_ms = extent
-    start = within(row.get("submitted_ms") or (own[0] if own else None), origin, end_ms)
+    start = within(job_row.get("submitted_ms") or (task_span[0] if task_span else None), origin, end_ms)
     if start is None:
         return None
-    start = min(start, own[0]) if own else start
-    end = within(row.get("completed_ms"), origin, end_ms)
+    start = min(start, task_span[0]) if task_span else start
+    end = within(job_row.get("completed_ms"), origin, end_ms)
     if end is None:
         # Without its end a job lasts as long as its tasks, or was running when the log stopped.
-        end = own[1] if log.complete and own else end_ms
+        end = task_span[1] if log.complete and task_span else end_ms
     # What the job is seen to launch belongs to it, whatever the log says of its end.
-    end = max(end, start, own[2] if own else start)
-    batch, query, execution, root = (row.get(name) for name in ("batch", "query", "execution", "root"))
+    end = max(end, start, task_span[2] if task_span else start)
+    batch, query, execution, root = (job_row.get(name) for name in ("batch", "query", "execution", "root"))
     unit = f"job {number}"
     if batch is not None and log.unit == "batch":
         unit = f"batch {batch}" + (f" of query {query[:8]}" if query else "")
@@ -329,53 +333,56 @@ def _job(number: int, row: dict[str, Any], own: list[int] | None, log: SparkLog,
         unit = f"query {root if root is not None else execution}"
     return Job(
         job=number,
-        name=row.get("name") or "",
+        name=job_row.get("name") or "",
         start_ns=(start - origin) * MS,
         end_ns=(end - origin) * MS,
         execution=execution,
         unit=unit,
-        succeeded=None if row.get("result") is None else row.get("result") == "JobSucceeded",
-        failure=row.get("failure") or "",
+        succeeded=None if job_row.get("result") is None else job_row.get("result") == "JobSucceeded",
+        failure=job_row.get("failure") or "",
     )
 
 
-def _job_of(at: int, candidates: list[int], rows: dict[int, dict[str, Any]]) -> int | None:
-    known = [job for job in candidates if job in rows]
-    for job in known:
+def _job_of(instant_ms: int, candidates: list[int], rows: dict[int, dict[str, Any]]) -> int | None:
+    stated_jobs = [job for job in candidates if job in rows]
+    for job in stated_jobs:
         start, end = rows[job].get("submitted_ms"), rows[job].get("completed_ms")
-        if (start is None or start <= at) and (end is None or at <= end):
+        if (start is None or start <= instant_ms) and (end is None or instant_ms <= end):
             return job
-    return known[0] if known else None
+    return stated_jobs[0] if stated_jobs else None
 
 
 def _executors(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> pl.DataFrame:
     names = log.texts["executor"]
-    known = {row["executor"]: row for row in log.executors.iter_rows(named=True)}
+    stated_executors = {stated_row["executor"]: stated_row for stated_row in log.executors.iter_rows(named=True)}
     used = {
-        names[code]: (first, host)
-        for code, first, host in tasks.group_by("executor")
+        names[code]: (first_launch, host)
+        for code, first_launch, host in tasks.group_by("executor")
         .agg(pl.col("launch_ms").min(), pl.col("host").first())
         .iter_rows()
     }
     rows = []
-    for name in [*known, *(n for n in used if n not in known)]:
-        row, (first, host) = known.get(name, {}), used.get(name, (None, None))
-        stated = row.get("added_ms")
-        times = [t for t in (stated, first) if t is not None]
-        if not times or (first is None and stated is not None and stated > end_ms):
+    for name in [
+        *stated_executors,
+        *(executor_name for executor_name in used if executor_name not in stated_executors),
+    ]:
+        stated_row, (first_launch, host) = stated_executors.get(name, {}), used.get(name, (None, None))
+        stated = stated_row.get("added_ms")
+        times = [t for t in (stated, first_launch) if t is not None]
+        if not times or (first_launch is None and stated is not None and stated > end_ms):
             # One that came after the application's end had no part in it.
             continue
         # The driver's own executor is there from the start, even where the log does not say that it came.
         added = origin if stated is None and name == "driver" else max(min(times), origin)
-        removed = row.get("removed_ms")
+        removed = stated_row.get("removed_ms")
         rows.append(
             {
                 "executor": name,
-                "host": row.get("host") or (log.texts["host"][host] if host is not None else ""),
-                "cores": stated_cores(log, name, row.get("cores")),
+                "host": stated_row.get("host") or (log.texts["host"][host] if host is not None else ""),
+                "cores": stated_cores(log, name, stated_row.get("cores")),
                 "added": (added - origin) * MS,
                 "removed": None if removed is None or removed > end_ms else (max(removed, added) - origin) * MS,
-                "reason": row.get("reason"),
+                "reason": stated_row.get("reason"),
                 "code": names.index(name) if name in names else -1,
             }
         )
@@ -388,12 +395,12 @@ def _executors(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> 
         "reason": pl.String,
         "code": pl.Int64,
     }
-    return pl.DataFrame({k: [row[k] for row in rows] for k in schema}, schema=schema)
+    return pl.DataFrame({column: [row[column] for row in rows] for column in schema}, schema=schema)
 
 
-def _lanes(jobs: list[Job], there: int) -> list[Lane]:
+def _lanes(jobs: list[Job], lane_count: int) -> list[Lane]:
     """Give every job a lane; some are there already."""
-    lanes = [Lane(lane=lane) for lane in range(max(1, there))]
+    lanes = [Lane(lane=lane) for lane in range(max(1, lane_count))]
     free_at = [0] * len(lanes)
     group: set[int] = set()
     group_end = -1
@@ -428,10 +435,10 @@ def _join(lanes: list[Lane], group: set[int], jobs: list[Job]) -> None:
     """Let lane 0 wait for the lanes of a group that work longer than itself."""
     if not group:
         return
-    own = jobs[lanes[0].jobs[-1]].end_ns
+    main_end = jobs[lanes[0].jobs[-1]].end_ns
     for lane in sorted(group - {0}):
         end = jobs[lanes[lane].jobs[-1]].end_ns
-        lanes[lane].joins.append(end if end > own else -1)
+        lanes[lane].joins.append(end if end > main_end else -1)
 
 
 def was_lost(reason: str | None) -> bool:
@@ -441,10 +448,10 @@ def was_lost(reason: str | None) -> bool:
 
 def executor_ends(schedule: Schedule) -> list[int]:
     """Return when each executor ended; the last of its tasks may have ended after it was seen to be gone."""
-    last = dict(schedule.tasks.group_by("executor").agg(pl.col("free").max()).iter_rows())
+    last_task_end = dict(schedule.tasks.group_by("executor").agg(pl.col("free").max()).iter_rows())
     return [
         schedule.end_ns
-        if row["removed"] is None
-        else min(max(row["removed"], last.get(row["code"], 0)), schedule.end_ns)
-        for row in schedule.executors.iter_rows(named=True)
+        if executor_row["removed"] is None
+        else min(max(executor_row["removed"], last_task_end.get(executor_row["code"], 0)), schedule.end_ns)
+        for executor_row in schedule.executors.iter_rows(named=True)
     ]

@@ -123,17 +123,17 @@ def setting(log: SparkLog, name: str, query: int | None = None) -> Setting:
         From the query, the application, or the default of the log's version, in this order. Without the application's
         environment in the log, a default would be a guess: it is unknown then.
     """
-    own = log.query_settings.get(query, {}) if query is not None else {}
-    if name in own:
-        return Setting(own[name], "query")
+    query_settings = log.query_settings.get(query, {}) if query is not None else {}
+    if name in query_settings:
+        return Setting(query_settings[name], "query")
     if name in log.properties:
         return Setting(log.properties[name], "application")
     version = _VERSION.match(log.version)
     if not log.properties or version is None:
         return Setting(None, "unknown")
     is_now = (int(version[1]), int(version[2]))
-    values = [value for since, value in SETTINGS[name] if since <= is_now]
-    return Setting(values[-1], "default") if values else Setting(None, "unknown")
+    defaults = [value for since, value in SETTINGS[name] if since <= is_now]
+    return Setting(defaults[-1], "default") if defaults else Setting(None, "unknown")
 
 
 def settings_of(log: SparkLog) -> dict[str, dict[str, Any]]:
@@ -141,12 +141,16 @@ def settings_of(log: SparkLog) -> dict[str, dict[str, Any]]:
 
     A value that is no number, size, time or word of Spark is shown as ``other``.
     """
-    told: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Any]] = {}
     for name in SETTINGS:
         value, source = setting(log, name)
-        changed = {str(query): _shown(own[name]) for query, own in log.query_settings.items() if name in own}
-        told[name] = {"value": _shown(value), "source": source, **({"queries": changed} if changed else {})}
-    return told
+        changed = {
+            str(query): _shown(query_settings[name])
+            for query, query_settings in log.query_settings.items()
+            if name in query_settings
+        }
+        settings[name] = {"value": _shown(value), "source": source, **({"queries": changed} if changed else {})}
+    return settings
 
 
 def _shown(value: str | None) -> str | None:

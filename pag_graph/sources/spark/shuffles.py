@@ -86,26 +86,26 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
     unknown = joined = read_bytes = 0
     for key in readers.keys:
         stage, attempt = stage_attempt(key)
-        own = readers[key]
+        stage_tasks = readers[key]
         job = schedule.jobs[schedule.stage_jobs[stage, attempt]].job
-        sources = [p for p in parents.get((job, stage), []) if p in writers.keys]
+        sources = [writer for writer in parents.get((job, stage), []) if writer in writers.keys]
         if not sources:
-            unknown += own.height
+            unknown += stage_tasks.height
             continue
-        read_bytes += int(own.select(pl.col("remote_bytes").sum() + pl.col("local_bytes").sum()).item())
-        by_stage = {p: writers[p] for p in sources}
-        totals = [int(by_stage[p]["shuffle_write_bytes"].sum()) for p in sources]
-        left = _share(own, totals)
-        for parent, part in zip(sources, left, strict=True):
-            wrote = by_stage[parent]
-            writer_attempt = int(wrote["stage_attempt"].max())  # type: ignore[arg-type]
+        read_bytes += int(stage_tasks.select(pl.col("remote_bytes").sum() + pl.col("local_bytes").sum()).item())
+        by_stage = {writer: writers[writer] for writer in sources}
+        totals = [int(by_stage[writer]["shuffle_write_bytes"].sum()) for writer in sources]
+        shares = _share(stage_tasks, totals)
+        for parent, read_share in zip(sources, shares, strict=True):
+            writer_tasks = by_stage[parent]
+            writer_attempt = int(writer_tasks["stage_attempt"].max())  # type: ignore[arg-type]
             channel = FIRST_SHUFFLE + len(channels)
-            made, merged = _pairs(part, wrote, channel)
+            stage_messages, merged = _pairs(read_share, writer_tasks, channel)
             joined += merged
-            if made.height:
+            if stage_messages.height:
                 channels.append(((parent, writer_attempt), (stage, attempt)))
-                frames.append(made)
-    unsent = read_bytes - sum(int(made["bytes"].sum()) for made in frames)
+                frames.append(stage_messages)
+    unsent = read_bytes - sum(int(stage_messages["bytes"].sum()) for stage_messages in frames)
     findings = _findings(unknown=unknown, joined=joined, unsent=unsent)
     if not frames:
         return Shuffles(messages=pl.DataFrame(schema=_SCHEMA), channels=channels, findings=findings)
@@ -147,53 +147,56 @@ def _findings(*, unknown: int, joined: int, unsent: int) -> list[LogFinding]:
 class _Groups:
     """Tasks group by group: all of them at once would be in memory twice."""
 
-    def __init__(self, tasks: pl.DataFrame, key: pl.Expr, kept: pl.Series) -> None:
-        rows = np.flatnonzero(kept.to_numpy()).astype(np.int32)
-        own = tasks.select(pl.col("stage").filter(kept).cast(pl.Int64), pl.col("stage_attempt").filter(kept))
-        keys = own.select(key).to_series().to_numpy()
+    def __init__(self, tasks: pl.DataFrame, key: pl.Expr, in_group: pl.Series) -> None:
+        rows = np.flatnonzero(in_group.to_numpy()).astype(np.int32)
+        attempts = tasks.select(
+            pl.col("stage").filter(in_group).cast(pl.Int64), pl.col("stage_attempt").filter(in_group)
+        )
+        keys = attempts.select(key).to_series().to_numpy()
         order = np.argsort(keys, kind="stable")
         rows, keys = rows[order], keys[order]
         begins = np.flatnonzero(np.diff(keys, prepend=-1))
-        found = keys[begins]
+        group_keys = keys[begins]
         self._tasks = tasks.select(_READ)
-        self._rows = dict(zip(found.tolist(), np.split(rows, begins[1:]), strict=False))
-        self.keys = dict.fromkeys(found[np.argsort(rows[begins])].tolist())
+        self._rows = dict(zip(group_keys.tolist(), np.split(rows, begins[1:]), strict=False))
+        self.keys = dict.fromkeys(group_keys[np.argsort(rows[begins])].tolist())
         """In the order of their first tasks."""
 
     def __getitem__(self, key: int) -> pl.DataFrame:
         """Return the tasks of a group in their order, with their rows in the table as `number`."""
         rows = self._rows[key]
-        own: pl.DataFrame = self._tasks[rows]
-        return widened(own).with_columns(number=pl.Series(rows).cast(pl.Int64))
+        group_tasks: pl.DataFrame = self._tasks[rows]
+        return widened(group_tasks).with_columns(number=pl.Series(rows).cast(pl.Int64))
 
 
-def _share(own: pl.DataFrame, totals: list[int]) -> list[pl.DataFrame]:
+def _share(stage_tasks: pl.DataFrame, totals: list[int]) -> list[pl.DataFrame]:
     """Divide what each task read among the stages that wrote, in the proportion of what they wrote."""
-    rest = {
-        name: own[name].to_numpy().astype(np.int64) for name in ("remote_bytes", "local_bytes", "shuffle_read_records")
+    undivided = {
+        name: stage_tasks[name].to_numpy().astype(np.int64)
+        for name in ("remote_bytes", "local_bytes", "shuffle_read_records")
     }
-    parts = []
+    shares = []
     for place, total in enumerate(totals):
         below = sum(totals[place:])
         columns = {}
-        for name, values in rest.items():
-            taken = values if place == len(totals) - 1 else (values * (total / below)).astype(np.int64)
-            columns[name] = taken
-        rest = {name: values - columns[name] for name, values in rest.items()}
-        parts.append(own.with_columns(pl.Series(name, values) for name, values in columns.items()))
-    return parts
+        for name, amounts in undivided.items():
+            share = amounts if place == len(totals) - 1 else (amounts * (total / below)).astype(np.int64)
+            columns[name] = share
+        undivided = {name: amounts - columns[name] for name, amounts in undivided.items()}
+        shares.append(stage_tasks.with_columns(pl.Series(name, amounts) for name, amounts in columns.items()))
+    return shares
 
 
-def _pairs(own: pl.DataFrame, wrote: pl.DataFrame, channel: int) -> tuple[pl.DataFrame, int]:
+def _pairs(readers: pl.DataFrame, writers: pl.DataFrame, channel: int) -> tuple[pl.DataFrame, int]:
     """Return the messages from one stage to the tasks of another one, and how many tasks got a joined one."""
-    by_end = wrote.sort("done", "number")
+    by_end = writers.sort("done", "number")
     senders = by_end.group_by("executor", maintain_order=True).agg(
         pl.col("number").last().alias("source"),
         pl.col("core").last().alias("source_core"),
         pl.col("free").last(),
         pl.col("shuffle_write_bytes").sum().alias("written"),
     )
-    target = own.select(
+    target = readers.select(
         "launch",
         "remote_bytes",
         "local_bytes",
@@ -225,9 +228,9 @@ def _from_the_last(target: pl.DataFrame, sender: pl.DataFrame) -> pl.DataFrame:
 def _from_each_executor(target: pl.DataFrame, senders: pl.DataFrame) -> pl.DataFrame:
     """Divide what each task read among the executors that wrote; bytes and records add up to what it read."""
     pairs = target.join(senders, how="cross").filter(pl.col("free") <= pl.col("launch"))
-    same = pl.col("executor") == pl.col("target_executor")
-    pairs = pairs.filter(pl.when(same).then(pl.col("local_bytes") > 0).otherwise(pl.col("remote_bytes") > 0))
-    weight = pl.when(same).then(0).otherwise(pl.col("written"))
+    same_executor = pl.col("executor") == pl.col("target_executor")
+    pairs = pairs.filter(pl.when(same_executor).then(pl.col("local_bytes") > 0).otherwise(pl.col("remote_bytes") > 0))
+    weight = pl.when(same_executor).then(0).otherwise(pl.col("written"))
     pairs = pairs.with_columns(weight=weight).with_columns(
         reached=pl.col("weight").cum_sum().over("target"), whole=pl.col("weight").sum().over("target")
     )
@@ -236,9 +239,9 @@ def _from_each_executor(target: pl.DataFrame, senders: pl.DataFrame) -> pl.DataF
     before = (
         (pl.col("remote_bytes") * ((pl.col("reached") - pl.col("weight")) / pl.col("whole"))).floor().cast(pl.Int64)
     )
-    messages = pairs.with_columns(bytes=pl.when(same).then("local_bytes").otherwise(upto - before)).with_columns(
-        share=pl.col("bytes") / pl.col("bytes").sum().over("target")
-    )
+    messages = pairs.with_columns(
+        bytes=pl.when(same_executor).then("local_bytes").otherwise(upto - before)
+    ).with_columns(share=pl.col("bytes") / pl.col("bytes").sum().over("target"))
     so_far = (pl.col("shuffle_read_records") * pl.col("share").cum_sum().over("target")).round().cast(pl.Int64)
     messages = messages.with_columns(so_far=so_far).with_columns(
         records=pl.col("so_far") - pl.col("so_far").shift(1, fill_value=0).over("target")
@@ -252,25 +255,25 @@ def stage_parents(schedule: Schedule) -> dict[tuple[int, int], list[int]]:
     A later job lists stages that an earlier one has run, under new numbers; they hold the same RDD.
     """
     log = schedule.log
-    ran = {stage for stage, _ in schedule.stage_jobs}
+    stages_run = {stage for stage, _ in schedule.stage_jobs}
     rdds: dict[int, int] = {}
-    for row in log.stages.iter_rows(named=True):
-        if row["rdd"] is not None:
-            rdds.setdefault(row["rdd"], row["stage"])
-    facts = {(row["job"], row["stage"]): row for row in log.job_stages.iter_rows(named=True)}
-    own = {row["stage"]: row for row in log.stages.iter_rows(named=True)}
-    out: dict[tuple[int, int], list[int]] = {}
-    for (job, stage), row in facts.items():
-        out[job, stage] = [
+    for stage_row in log.stages.iter_rows(named=True):
+        if stage_row["rdd"] is not None:
+            rdds.setdefault(stage_row["rdd"], stage_row["stage"])
+    facts = {(stage_row["job"], stage_row["stage"]): stage_row for stage_row in log.job_stages.iter_rows(named=True)}
+    stage_rows = {stage_row["stage"]: stage_row for stage_row in log.stages.iter_rows(named=True)}
+    writers: dict[tuple[int, int], list[int]] = {}
+    for (job, stage), stage_row in facts.items():
+        writers[job, stage] = [
             writer
-            for parent in row["parents"] or (own.get(stage) or {}).get("parents") or []
-            if (writer := _twin(facts.get((job, parent)), parent, ran, rdds)) is not None
+            for parent in stage_row["parents"] or (stage_rows.get(stage) or {}).get("parents") or []
+            if (writer := _twin(facts.get((job, parent)), parent, stages_run, rdds)) is not None
         ]
-    return out
+    return writers
 
 
-def _twin(row: dict[str, object] | None, parent: int, ran: set[int], rdds: dict[int, int]) -> int | None:
-    if parent in ran:
+def _twin(stage_row: dict[str, object] | None, parent: int, stages_run: set[int], rdds: dict[int, int]) -> int | None:
+    if parent in stages_run:
         return parent
-    rdd = row.get("rdd") if row else None
+    rdd = stage_row.get("rdd") if stage_row else None
     return rdds.get(rdd) if isinstance(rdd, int) else None

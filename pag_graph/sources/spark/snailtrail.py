@@ -60,8 +60,8 @@ def snailtrail_mapping(log: SparkLog, *, shuffle: bool = True) -> SnailTrail:
     workers = _place(tasks, schedule)
     activities: list[tuple[int, int, int, str, int]] = []
     messages: list[tuple[int, int, int, int, str]] = []
-    control, data = str(ActivityType.CONTROL_MESSAGE), str(ActivityType.DATA_MESSAGE)
-    for batch, left in _batches(tasks):
+    control_message, data_message = str(ActivityType.CONTROL_MESSAGE), str(ActivityType.DATA_MESSAGE)
+    for batch, done_before in _batches(tasks):
         marks = []
         for task in batch:
             marks.append((task["launch"], _SCHEDULING, task["stage"]))
@@ -69,13 +69,13 @@ def snailtrail_mapping(log: SparkLog, *, shuffle: bool = True) -> SnailTrail:
             if task["done"] > task["got"]:
                 marks.append((task["done"], _BUFFER, task["stage"]))
         marks.sort(key=lambda mark: mark[0])
-        if left is not None:
-            activities.append((0, left, marks[0][0], str(_SCHEDULING), 0))
-        for before, (at, state, stage) in pairwise(marks):
-            activities.append((0, before[0], at, str(state), stage))
+        if done_before is not None:
+            activities.append((0, done_before, marks[0][0], str(_SCHEDULING), 0))
+        for before, (instant, state, stage) in pairwise(marks):
+            activities.append((0, before[0], instant, str(state), stage))
     for task in tasks:
-        worker, at = workers[task["task"]], task["begin"]
-        messages.append((0, task["launch"], worker, at, control))
+        worker, instant = workers[task["task"]], task["begin"]
+        messages.append((0, task["launch"], worker, instant, control_message))
         computing = task["run"] - task["fetch"] - task["write"]
         for kind, length, always in (
             (ActivityType.DESERIALIZATION, task["deserialize"], True),
@@ -85,11 +85,11 @@ def snailtrail_mapping(log: SparkLog, *, shuffle: bool = True) -> SnailTrail:
             (ActivityType.SERIALIZATION, task["serialize"], True),
         ):
             if always or length > 0:
-                activities.append((worker, at, at + length, str(kind), task["stage"]))
-            at += length
-        messages.append((worker, at, 0, task["got"], control))
+                activities.append((worker, instant, instant + length, str(kind), task["stage"]))
+            instant += length
+        messages.append((worker, instant, 0, task["got"], control_message))
     if shuffle:
-        messages += [(*pair, data) for pair in _shuffles(schedule, tasks, workers)]
+        messages += [(*pair, data_message) for pair in _shuffles(schedule, tasks, workers)]
     return SnailTrail(
         activities=pl.DataFrame(activities, schema=["worker", "start", "stop", "activity", "operator"], orient="row"),
         messages=pl.DataFrame(messages, schema=["sender", "sent", "receiver", "received", "activity"], orient="row"),
@@ -117,10 +117,10 @@ def _tasks(log: SparkLog, schedule: Schedule) -> list[dict[str, Any]]:
     frame = frame.hstack(measured).sort("launch", "done")
     tasks = frame.to_dicts()
     for task in tasks:
-        held = task["deserialize"] + task["run"] + task["serialize"]
-        delay = task["got"] - task["launch"] - held
+        held_ns = task["deserialize"] + task["run"] + task["serialize"]
+        delay = task["got"] - task["launch"] - held_ns
         task["begin"] = task["launch"] + int(DELAY_SPLIT * delay)
-        task["end"] = task["begin"] + held
+        task["end"] = task["begin"] + held_ns
     return tasks
 
 
@@ -128,10 +128,10 @@ def _place(tasks: list[dict[str, Any]], schedule: Schedule) -> dict[int, int]:
     """Give each task the core of its executor that became free last."""
     threads: dict[int, list[list[int]]] = {}
     number = 0
-    for row in schedule.executors.iter_rows(named=True):
-        for _ in range(row["cores"]):
+    for executor_row in schedule.executors.iter_rows(named=True):
+        for _ in range(executor_row["cores"]):
             number += 1
-            threads.setdefault(row["code"], []).append([0, number])
+            threads.setdefault(executor_row["code"], []).append([0, number])
     placed = {}
     for task in tasks:
         # The last one of several that became free at the same time.
@@ -149,25 +149,25 @@ def _batches(tasks: list[dict[str, Any]]) -> list[tuple[list[dict[str, Any]], in
         by_stage.setdefault(task["stage"], []).append(task)
     groups: list[list[dict[str, Any]]] = []
     reached = -1
-    for own in sorted(by_stage.values(), key=lambda own: own[0]["launch"]):
-        if groups and own[0]["launch"] < reached:
-            groups[-1] += own
+    for stage_tasks in sorted(by_stage.values(), key=lambda stage_tasks: stage_tasks[0]["launch"]):
+        if groups and stage_tasks[0]["launch"] < reached:
+            groups[-1] += stage_tasks
         else:
-            groups.append(list(own))
-        reached = max(reached, *(task["done"] for task in own))
-    out: list[tuple[list[dict[str, Any]], int | None]] = []
+            groups.append(list(stage_tasks))
+        reached = max(reached, *(task["done"] for task in stage_tasks))
+    batches: list[tuple[list[dict[str, Any]], int | None]] = []
     for group in groups:
         group.sort(key=lambda task: (task["launch"], task["done"]))
-        out.append((group, max(task["done"] for task in out[-1][0]) if out else None))
-    return out
+        batches.append((group, max(task["done"] for task in batches[-1][0]) if batches else None))
+    return batches
 
 
 def _shuffles(
     schedule: Schedule, tasks: list[dict[str, Any]], workers: dict[int, int]
 ) -> list[tuple[int, int, int, int]]:
     times = {
-        row["stage"]: (row["submitted_ms"] * MS, row["completed_ms"] * MS)
-        for row in schedule.log.stages.iter_rows(named=True)
+        stage_row["stage"]: (stage_row["submitted_ms"] * MS, stage_row["completed_ms"] * MS)
+        for stage_row in schedule.log.stages.iter_rows(named=True)
     }
     used: dict[int, set[int]] = {}
     for task in tasks:
@@ -213,9 +213,9 @@ def snailtrail_events(mapping: SnailTrail) -> pl.DataFrame:
     # are born of the launch that they begin with, or of the driver's begin.
     begin_ns = int(mapping.activities["start"].min() or 0)  # type: ignore[arg-type]
     earliest = mapping.messages.sort("received", "sent").unique("receiver", keep="first", maintain_order=True)
-    first: dict[int, int] = {}
+    first_received: dict[int, int] = {}
     for worker, sender, sent, received in earliest.select("receiver", "sender", "sent", "received").iter_rows():
-        first[worker] = received
+        first_received[worker] = received
         if worker:
             rows.append((0, begin_ns if sender else sent, 2, spawn, None, None, None, worker, None))
     for worker, stop_ns in (
@@ -223,10 +223,10 @@ def snailtrail_events(mapping: SnailTrail) -> pl.DataFrame:
     ):
         rows.append((worker, stop_ns, 5, ends, None, None, None, None, None))
     frame = mapping.activities.filter(pl.col("stop") > pl.col("start")).sort("worker", "start", "stop")
-    for key, own in frame.group_by("worker", maintain_order=True):
+    for key, worker_activities in frame.group_by("worker", maintain_order=True):
         (number,) = key
-        reached = first.get(number) if number else None
-        for worker, begin, end, activity, operator in own.iter_rows():
+        reached = first_received.get(number) if number else None
+        for worker, begin, end, activity, operator in worker_activities.iter_rows():
             if reached is not None and begin > reached:
                 rows.append((worker, reached, 3, start, waiting, 0, None, None, None))
                 rows.append((worker, begin, 1, stop, None, 0, None, None, None))

@@ -180,9 +180,9 @@ class TaskRows:
 
     def _column(self, name: str) -> pl.Series:
         """Return a column of all tasks, in the order of the log; a narrow one in the widest type of its parts."""
-        found = pl.concat((part.select(name) for part in self._parts), how="vertical_relaxed", rechunk=True)
+        one_column = pl.concat((part.select(name) for part in self._parts), how="vertical_relaxed", rechunk=True)
         self._parts = [part.drop(name) for part in self._parts]
-        return found[name] if name in _NARROW else found[name].cast(_TYPES[name])
+        return one_column[name] if name in _NARROW else one_column[name].cast(_TYPES[name])
 
     def table(self) -> pl.DataFrame:
         """Return one row per task attempt, by launch time; what was taken in is gone afterwards.
@@ -192,14 +192,14 @@ class TaskRows:
         self._flush()
         if not self._parts:
             return pl.DataFrame(schema={**_TYPES, "output_lost": pl.Boolean})
-        known = {name: self._column(name) for name in ("task", "launch_ms", "reason")}
-        order, again = self._order({name: column.to_numpy() for name, column in known.items()})
+        key_columns = {name: self._column(name) for name in ("task", "launch_ms", "reason")}
+        order, again = self._order({name: column.to_numpy() for name, column in key_columns.items()})
         rows = pl.Series(order, dtype=pl.UInt32)
         del order
         # Column by column, so that a long log is never in memory twice.
         columns = {}
         for name in _NAMES:
-            column = known.pop(name) if name in known else self._column(name)
+            column = key_columns.pop(name) if name in key_columns else self._column(name)
             columns[name] = column.gather(rows)
         return pl.DataFrame(columns).with_columns(output_lost=pl.col("task").is_in(again.implode()))
 
@@ -214,10 +214,10 @@ class TaskRows:
             return order, pl.Series(dtype=pl.Int64)
         counts = ~lost | ~np.isin(task, task[~lost])
         _, firsts = np.unique(task[counts], return_index=True)
-        kept = np.zeros(task.size, bool)
-        kept[np.flatnonzero(counts)[firsts]] = True
-        self.twice = int(counts.sum() - kept.sum())
-        return order[kept[order]], pl.Series(np.unique(task[lost]))
+        counted = np.zeros(task.size, bool)
+        counted[np.flatnonzero(counts)[firsts]] = True
+        self.twice = int(counts.sum() - counted.sum())
+        return order[counted[order]], pl.Series(np.unique(task[lost]))
 
 
 def widened(tasks: pl.DataFrame) -> pl.DataFrame:

@@ -46,22 +46,24 @@ def read_task_updates(log: LogFiles, tasks: Collection[int], wanted: Collection[
     Only the lines of these tasks' ends are parsed: the pass costs little more than decoding the files.
     """
     chosen, accumulators = frozenset(tasks), frozenset(wanted)
-    found: dict[int, dict[int, int]] = {}
+    updates: dict[int, dict[int, int]] = {}
     if not chosen or not accumulators:
-        return found
+        return updates
     for line in _ends(log):
         number = _TASK.search(line)
-        if number is None or (task := int(number[1])) not in chosen or task in found:
+        if number is None or (task := int(number[1])) not in chosen or task in updates:
             continue
         try:
-            items = orjson.loads(line)["Task Info"].get("Accumulables") or ()
-            own = {
-                item["ID"]: int(item["Update"]) for item in items if item.get("Update") and item["ID"] in accumulators
+            accumulables = orjson.loads(line)["Task Info"].get("Accumulables") or ()
+            task_updates = {
+                accumulable["ID"]: int(accumulable["Update"])
+                for accumulable in accumulables
+                if accumulable.get("Update") and accumulable["ID"] in accumulators
             }
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             continue
-        found[task] = own
-    return found
+        updates[task] = task_updates
+    return updates
 
 
 def _ends(log: LogFiles) -> Iterator[bytes]:

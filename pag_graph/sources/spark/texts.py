@@ -123,8 +123,8 @@ class Texts:
         """Return the operator of a plan node, or the scope of an RDD."""
         if self.keep:
             return text[:200]
-        found = _NODE.match(text)
-        return found[0] if found else OTHER
+        operator = _NODE.match(text)
+        return operator[0] if operator else OTHER
 
     def reason(self, text: Any) -> str:
         """Return why something went, from the first line of what the log says of it."""
@@ -135,24 +135,24 @@ class Texts:
 
     def failure(self, text: Any) -> str:
         """Return why a job failed: what Spark says of it, and the classes of exceptions."""
-        said = str(text or "")[:20_000]
+        message = str(text or "")[:20_000]
         if self.keep:
-            return said.split("\n", 1)[0][:_LONGEST]
-        return ", ".join(dict.fromkeys(_FAILURE.findall(said)))[:_LONGEST]
+            return message.split("\n", 1)[0][:_LONGEST]
+        return ", ".join(dict.fromkeys(_FAILURE.findall(message)))[:_LONGEST]
 
     def task_end(self, reason: dict[str, Any]) -> str:
         """Return why a task ended, in one line."""
         name = str(reason.get("Reason", "unknown"))[:200]
         if not self.keep and name not in _REASONS:
             return "other reason"
-        more = {
+        detail_key = {
             "ExecutorLostFailure": "Loss Reason",
             "TaskKilled": "Kill Reason",
             "FetchFailed": "Message",
             "ExceptionFailure": "Class Name",
         }.get(name)
-        said = reason.get(more) if more else None
-        detail = self.class_name(said) if more == "Class Name" else self.reason(said)[:200]
+        stated = reason.get(detail_key) if detail_key else None
+        detail = self.class_name(stated) if detail_key == "Class Name" else self.reason(stated)[:200]
         return f"{name}: {detail}" if detail else name
 
     def class_name(self, text: Any) -> str:
@@ -170,8 +170,8 @@ class Texts:
         if text is None:
             return None
         line = str(text)[:_LONGEST]
-        known = self.keep or _QUERY.fullmatch(line)
-        return line if known else hashlib.sha256(line.encode(errors="replace")).hexdigest()[:8]
+        is_shown = self.keep or _QUERY.fullmatch(line)
+        return line if is_shown else hashlib.sha256(line.encode(errors="replace")).hexdigest()[:8]
 
 
 @contextmanager

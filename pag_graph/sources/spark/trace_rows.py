@@ -88,13 +88,13 @@ def lives_of(schedule: Schedule) -> Lives:
         if not schedule.log.portion:
             end[lane.lane] = schedule.jobs[lane.jobs[-1]].end_ns
             exits[lane.lane] = True
-    gone = executor_ends(schedule)
+    ends_of_executors = executor_ends(schedule)
     added = schedule.executors["added"].to_list()
     removed = schedule.executors["removed"].to_list()
     reasons = schedule.executors["reason"].to_list()
     for index, core in enumerate(schedule.cores):
         birth[lanes + index] = added[core.executor]
-        end[lanes + index] = gone[core.executor]
+        end[lanes + index] = ends_of_executors[core.executor]
         exits[lanes + index] = removed[core.executor] is not None
         lost[lanes + index] = exits[lanes + index] and was_lost(reasons[core.executor])
     return Lives(birth, end, exits, lost)
@@ -130,11 +130,11 @@ class Epochs:
 def close_epochs(schedule: Schedule, lives: Lives) -> Epochs:
     """Decide when epochs end: with the last job of each unit."""
     jobs = schedule.jobs
-    last: dict[str, int] = {}
+    last_job: dict[str, int] = {}
     for index in sorted(range(len(jobs)), key=lambda i: (jobs[i].end_ns, jobs[i].job)):
-        last[jobs[index].unit] = index
+        last_job[jobs[index].unit] = index
     closing: dict[int, tuple[int, str]] = {}
-    for unit, index in last.items():
+    for unit, index in last_job.items():
         closing.setdefault(jobs[index].end_ns, (index, unit))
     times = sorted(t for t in closing if t < schedule.end_ns)
     workers = lives.birth.size
@@ -142,14 +142,16 @@ def close_epochs(schedule: Schedule, lives: Lives) -> Epochs:
         # So many rows would say little: every so many units make an epoch.
         step = len(times) * workers // _MOST_EPOCH_ROWS + 1
         times = [*times[step - 1 : -1 : step], times[-1]]
-    by = [closing[t][0] for t in times]
-    marks = pl.DataFrame({"unit": by, "epoch_end": range(len(by))}, schema={"unit": pl.Int64, "epoch_end": pl.Int64})
-    told_at, owner = np.array(times, np.int64) + 1, np.array([jobs[index].lane for index in by], np.int64)
-    told = {}
+    closing_jobs = [closing[t][0] for t in times]
+    marks = pl.DataFrame(
+        {"unit": closing_jobs, "epoch_end": range(len(closing_jobs))}, schema={"unit": pl.Int64, "epoch_end": pl.Int64}
+    )
+    told_at, owner = np.array(times, np.int64) + 1, np.array([jobs[index].lane for index in closing_jobs], np.int64)
+    told_epochs = {}
     for worker in range(workers):
         alive = (lives.birth[worker] <= told_at) & (told_at <= lives.end[worker])
-        told[worker] = np.flatnonzero(alive & (owner != worker))
-    return Epochs(ends=[(t, closing[t][1]) for t in times], told_at=told_at, marks=marks, told=told)
+        told_epochs[worker] = np.flatnonzero(alive & (owner != worker))
+    return Epochs(ends=[(t, closing[t][1]) for t in times], told_at=told_at, marks=marks, told=told_epochs)
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
