@@ -79,15 +79,15 @@ def spans(
     with (
         progress(quiet=form is not Format.TABLE) as report,
         compiling("spans", quiet=form is not Format.TABLE, report=report),
-        answer(traces, sync=sync or (), request=request, against=against or ()) as told,
+        answer(traces, sync=sync or (), request=request, against=against or ()) as span_answer,
     ):
-        store = None if out is None else _keep(told, out, (slowest, request), replace=replace)
+        store = None if out is None else _keep(span_answer, out, (slowest, request), replace=replace)
     if form is Format.JSON:
-        print_json(told.facts())
+        print_json(span_answer.facts())
     elif form is Format.CSV:
-        print_csv(told.operations, _OPERATION_COLUMNS)
+        print_csv(span_answer.operations, _OPERATION_COLUMNS)
     else:
-        _print(told, top)
+        _print(span_answer, top)
         if store is not None:
             stdout().print(f"Next: pag critical-path {store} --epoch 2", style="dim")
 
@@ -98,12 +98,12 @@ def _refuse_options(policy: Policy, *, given: bool) -> None:
         raise InvalidParameterError(message, "Leave out the policy, or the other options.", {"policy": str(policy)})
 
 
-def _keep(told: SpanAnswer, out: Path, wanted: tuple[int | None, str | None], *, replace: bool) -> Path:
+def _keep(span_answer: SpanAnswer, out: Path, selection: tuple[int | None, str | None], *, replace: bool) -> Path:
     """Write trace and store of the requests that are wanted; returns the store."""
     from pag_graph import api
 
-    count, request = wanted
-    told.write(out / "trace", slowest=count, request=request, replace=replace)
+    count, request = selection
+    span_answer.write(out / "trace", slowest=count, request=request, replace=replace)
     api.build(out / "trace", out / "pag", engine="local", mode="replace" if replace else "error")
     return out / "pag"
 
@@ -113,7 +113,7 @@ def _compare(traces: list[Path], policy: Policy, top: int, form: Format) -> None
     from pag_graph.sources.spans.files import read_parts
 
     with read_parts(traces) as parts:
-        facts = compared((read() for read in parts.tables), str(policy))
+        facts = compared((read_table() for read_table in parts.tables), str(policy))
     if form is Format.JSON:
         print_json(facts)
     elif form is Format.CSV:
@@ -132,32 +132,35 @@ def _readable(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _print(told: SpanAnswer, top: int) -> None:
+def _print(span_answer: SpanAnswer, top: int) -> None:
     from pag_graph.diagnosis.spans.answer import path_rows
 
-    facts = told.facts()
+    facts = span_answer.facts()
     latency = facts["latency_ns"]
     certain = facts["certain_ns"] / latency if latency else 1.0
     _say(
         f"{facts['requests']:,} requests of {facts['spans']:,} spans ({facts['format']}); "
         f"{certain:.0%} of their paths is certain, the rest possible."
     )
-    for shown in told.shown:
-        head = f"{shown['role'].capitalize()} request: {shown['operation']}, {duration(shown['latency_ns'])}"
-        _say(f"\n{head}, {shown['certain_share']:.0%} certain, trace {shown['trace']}")
-        rows = path_rows(shown, top)
-        share = [{**row, "share": row["path_ns"] / max(1, shown["latency_ns"])} for row in rows]
+    for shown_request in span_answer.shown:
+        head = f"{shown_request['role'].capitalize()} request: {shown_request['operation']}"
+        head += f", {duration(shown_request['latency_ns'])}"
+        _say(f"\n{head}, {shown_request['certain_share']:.0%} certain, trace {shown_request['trace']}")
+        rows = path_rows(shown_request, top)
+        share = [{**row, "share": row["path_ns"] / max(1, shown_request["latency_ns"])} for row in rows]
         print_rows(_readable(share), ["operation", "path", "certain", "share"])
     _say("")
     columns = ["operation", "calls", "path", "share", "path_mean", "path_p99", "own_mean", "own_p99", "by latency"]
-    heat = _heat(told)
-    rows = [{**row, "by latency": heat[row["operation"]]} for row in told.operations[:top]]
+    heat = _heat(span_answer)
+    rows = [{**row, "by latency": heat[row["operation"]]} for row in span_answer.operations[:top]]
     print_rows(_readable(rows), columns, "By operation (last column: share of the path, fastest requests first)")
     columns = ["call path", "calls", "own", "path", "share"]
-    print_rows(_readable(_call_paths(told, top)), columns, "Call paths with most of the path, below their callers")
-    if told.changes:
-        _print_changes(told, top)
-    _print_findings(told.findings, top)
+    print_rows(
+        _readable(_call_paths(span_answer, top)), columns, "Call paths with most of the path, below their callers"
+    )
+    if span_answer.changes:
+        _print_changes(span_answer, top)
+    _print_findings(span_answer.findings, top)
     if facts["left_out_requests"]:
         count = facts["left_out_requests"]
         stderr().print(f"left out: {count:,} requests without their roots", markup=False, style="yellow")
@@ -167,22 +170,22 @@ def _say(text: str) -> None:
     stdout().print(printable(text) if not text.startswith("\n") else "\n" + printable(text[1:]), markup=False)
 
 
-def _heat(told: SpanAnswer) -> dict[str, str]:
+def _heat(span_answer: SpanAnswer) -> dict[str, str]:
     """Return per operation a mark for each class of latency: the darker, the more of the paths it takes."""
     marks: dict[str, str] = {}
-    for row in told.operations:
+    for operation in span_answer.operations:
         letters = []
-        for place in told.latencies:
+        for place in span_answer.latencies:
             total = sum(place["path_ns"].values())
-            share = place["path_ns"].get(row["operation"], 0) / total if total else 0.0
+            share = place["path_ns"].get(operation["operation"], 0) / total if total else 0.0
             letters.append(_SHADES[min(len(_SHADES) - 1, round(share * len(_SHADES)))])
-        marks[row["operation"]] = "".join(letters)
+        marks[operation["operation"]] = "".join(letters)
     return marks
 
 
-def _call_paths(told: SpanAnswer, top: int) -> list[dict[str, Any]]:
+def _call_paths(span_answer: SpanAnswer, top: int) -> list[dict[str, Any]]:
     """Return the call paths that paths spend most time in, and those above them, from the roots down."""
-    rows = told.call_paths
+    rows = span_answer.call_paths
     latency = max(1, sum(row["path_ns"] for row in rows))
     chosen: set[int] = set()
     for place in sorted(range(len(rows)), key=lambda place: -rows[place]["path_ns"])[:top]:
@@ -216,9 +219,9 @@ def _print_findings(findings: list[dict[str, Any]], top: int) -> None:
             stderr().print(printable(line), markup=False, style="yellow")
 
 
-def _print_changes(told: SpanAnswer, top: int) -> None:
+def _print_changes(span_answer: SpanAnswer, top: int) -> None:
     for name, title in (("all", "all requests"), ("slowest", "the slowest 1 %")):
-        change = told.changes[name]
+        change = span_answer.changes[name]
         _say(f"\nAgainst the other set, {title}: {duration(change['mean_change_ns'])} in the mean, of which")
         rows = [row for row in change["operations"] if row["mean_change_ns"]][:top]
         print_rows(_readable(rows), ["operation", "before_mean", "after_mean", "mean_change"])

@@ -134,10 +134,10 @@ def spark(
     memory.spare()
     check_output(html, ".html", ".htm")
     check_output(markdown, ".md", ".markdown")
-    written = [file for file in (html, markdown) if file is not None]
+    pages = [file for file in (html, markdown) if file is not None]
     asked: dict[str, Any] = {"cores": cores or (), "independent": independent or ()}
     asked |= {"beside": calibrate, "processors": processors}
-    options: dict[str, Any] = {"written": written, "out": out, "replace": replace, "asked": asked, "top": top}
+    options: dict[str, Any] = {"pages": pages, "out": out, "replace": replace, "asked": asked, "top": top}
     compared = {"against": against or [], "fail_over": fail_over, "of": of}
     if fleet is not None:
         _say_fleet(
@@ -165,7 +165,10 @@ def _places(logs: list[str], history: str | None, apps: list[str], name: str | N
             message = "The History Server has no application of this name."
             raise errors.TraceFormatError(message, "Look at what it lists.", {"name": name})
         with TemporaryDirectory(prefix="pag-history-") as folder:
-            yield [*places, *(fetch_application(history, each, Path(folder)) for each in dict.fromkeys(chosen))]
+            yield [
+                *places,
+                *(fetch_application(history, application, Path(folder)) for application in dict.fromkeys(chosen)),
+            ]
 
 
 @contextmanager
@@ -184,16 +187,16 @@ def _local(logs: Sequence[str]) -> Iterator[list[Path]]:
 
 
 def _new_folder(folder: Path, number: int) -> Path:
-    own = folder / str(number)
-    own.mkdir()
-    return own
+    new_folder = folder / str(number)
+    new_folder.mkdir()
+    return new_folder
 
 
-def _say_fleet(logs: list[str], file: Path, others: Sequence[object], *, top: int, form: Format) -> None:
+def _say_fleet(logs: list[str], file: Path, other_options: Sequence[object], *, top: int, form: Format) -> None:
     """Sum up many logs; the other options are about single ones."""
     from pag_graph.cli.spark_fleet import say_fleet
 
-    if any(others):
+    if any(other_options):
         message = "--fleet sums up folders of logs, and goes with --top and --format only."
         raise errors.InvalidParameterError(message, "Ask for pages and comparisons of single logs.", {})
     say_fleet([Path(log) for log in logs], file, top=top, form=form)
@@ -203,7 +206,7 @@ def _say(
     logs: list[Path],
     compared: dict[str, Any],
     *,
-    written: Sequence[Path],
+    pages: Sequence[Path],
     out: Path | None,
     replace: bool,
     asked: dict[str, Any],
@@ -216,14 +219,14 @@ def _say(
     from pag_graph.sources.spark.logfiles import scan_logs
 
     scans = [scan_logs(path) for path in logs]
-    found = [log for own, _ in scans for log in own]
-    skipped = [entry for _, own in scans for entry in own]
+    log_files = [log for scanned, _ in scans for log in scanned]
+    skipped = [entry for _, scanned in scans for entry in scanned]
     if asked["beside"] is not None:
         asked = {**asked, "beside": _only(asked["beside"])}
     answers: list[SparkAnswer] = []
     failed: list[errors.TraceFormatError] = []
-    for log in found:
-        folder = None if out is None else (out if len(found) == 1 else out / log.name)
+    for log in log_files:
+        folder = None if out is None else (out if len(log_files) == 1 else out / log.name)
         options: dict[str, Any] = {"folder": folder, "replace": replace, "keep_texts": keep_texts, **asked}
         try:
             answers.append(_answered(log, quiet=form is not Format.TABLE, **options))
@@ -237,20 +240,20 @@ def _say(
     if compared["against"] or compared["fail_over"] is not None:
         _say_against(answers, keep_texts=keep_texts, top=top, form=form, **compared)
         return
-    for file in written:
+    for file in pages:
         _write_page(file, answers, keep_texts=keep_texts)
     if form is Format.JSON:
-        facts = [told.facts() for told in answers]
-        print_json(facts[0] if len(found) == 1 else facts)
+        facts = [answer.facts() for answer in answers]
+        print_json(facts[0] if len(log_files) == 1 else facts)
     elif form is Format.CSV:
         print_csv(_cause_rows(answers), _CAUSE_COLUMNS)
     else:
-        for number, told in enumerate(answers):
-            stdout().print("\n".join([*([""] if number else []), *text_lines(told, top)]), markup=False)
-        for file in written:
+        for number, answer in enumerate(answers):
+            stdout().print("\n".join([*([""] if number else []), *text_lines(answer, top)]), markup=False)
+        for file in pages:
             stdout().print(f"Wrote {file}.")
         if out is not None:
-            store = out if len(found) == 1 else out / answers[0].log.name
+            store = out if len(log_files) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
 
 
@@ -258,11 +261,11 @@ def _only(path: Path) -> LogFiles:
     """Return the only log of a place."""
     from pag_graph.sources.spark.logfiles import find_logs
 
-    found = find_logs(path)
-    if len(found) != 1:
-        message = f"{path} holds {len(found)} logs, and --calibrate takes exactly one."
-        raise errors.InvalidParameterError(message, "pag spark LOG --calibrate OTHER", {"logs": len(found)})
-    return found[0]
+    log_files = find_logs(path)
+    if len(log_files) != 1:
+        message = f"{path} holds {len(log_files)} logs, and --calibrate takes exactly one."
+        raise errors.InvalidParameterError(message, "pag spark LOG --calibrate OTHER", {"logs": len(log_files)})
+    return log_files[0]
 
 
 def _say_against(answers: list[SparkAnswer], *, against: list[str], keep_texts: bool, **options: Any) -> None:
@@ -273,9 +276,9 @@ def _say_against(answers: list[SparkAnswer], *, against: list[str], keep_texts: 
         message = "A comparison needs one log, and at least one to compare it with."
         raise errors.InvalidParameterError(message, "pag spark NEW --against BASE", {"logs": len(answers)})
     quiet = options["form"] is not Format.TABLE
-    given = {"folder": None, "replace": False, "keep_texts": keep_texts, "cores": ()}
+    read_options = {"folder": None, "replace": False, "keep_texts": keep_texts, "cores": ()}
     with _local(against) as places:
-        baselines = [_answered(log, quiet=quiet, **given) for path in places for log in find_logs(path)]
+        baselines = [_answered(log, quiet=quiet, **read_options) for path in places for log in find_logs(path)]
     say_against(answers[0], baselines, **options)
 
 
@@ -302,7 +305,7 @@ def _answered(log: LogFiles, *, quiet: bool, **options: Any) -> SparkAnswer:
 
 def _cause_rows(answers: Sequence[SparkAnswer]) -> list[dict[str, Any]]:
     return [
-        {"log": told.log.name, "rank": rank, **cause.facts()}
-        for told in answers
-        for rank, cause in enumerate(told.diagnosis.causes, 1)
+        {"log": answer.log.name, "rank": rank, **cause.facts()}
+        for answer in answers
+        for rank, cause in enumerate(answer.diagnosis.causes, 1)
     ]

@@ -40,29 +40,33 @@ def say_against(
     from pag_graph.diagnosis.spark.comparison.told import comparison_lines
 
     share = None if fail_over is None else share_of(fail_over)
-    values = [measured(base, of) for base in baselines]
-    middle = statistics.median_low(values)
-    told = compare(new, baselines[values.index(middle)])
-    verdict = None if share is None else judge(measured(new, of), values, share, of)
+    measures = [measured(base, of) for base in baselines]
+    middle = statistics.median_low(measures)
+    comparison = compare(new, baselines[measures.index(middle)])
+    verdict = None if share is None else judge(measured(new, of), measures, share, of)
     if form is Format.JSON:
-        print_json({"comparison": told.facts(), **({} if verdict is None else {"gate": verdict.facts()})})
+        print_json({"comparison": comparison.facts(), **({} if verdict is None else {"gate": verdict.facts()})})
     elif form is Format.CSV:
-        print_csv([row.facts() for row in told.rows], _COLUMNS)
+        print_csv([part.facts() for part in comparison.rows], _COLUMNS)
     else:
-        lines = comparison_lines(told, top)
+        lines = comparison_lines(comparison, top)
         stdout().print("\n".join([*lines, *([] if verdict is None else ["", verdict.text])]), markup=False)
     if verdict is not None:
-        _end(verdict, told, [new, *baselines])
+        _end(verdict, comparison, [new, *baselines])
 
 
-def _end(verdict: Verdict, told: Comparison, answers: Sequence[SparkAnswer]) -> None:
+def _end(verdict: Verdict, comparison: Comparison, answers: Sequence[SparkAnswer]) -> None:
     """End with the code of an alarm, or an error where runs cannot be judged; return where all is well."""
     cut = [answer.log.name for answer in answers if not answer.log.complete]
     if cut:
         message = f"{', '.join(cut)}: the log lacks the application's end, so the run cannot be judged."
         raise errors.AnalysisError(message, "Compare complete runs.", {"logs": cut})
-    if min(told.matched) < _LEAST_MATCHED:
-        message = f"The runs have only {min(told.matched):.0%} of their work in common: they are not of the same kind."
-        raise errors.AnalysisError(message, "Give baselines of the same program.", {"matched": list(told.matched)})
+    if min(comparison.matched) < _LEAST_MATCHED:
+        message = (
+            f"The runs have only {min(comparison.matched):.0%} of their work in common: they are not of the same kind."
+        )
+        raise errors.AnalysisError(
+            message, "Give baselines of the same program.", {"matched": list(comparison.matched)}
+        )
     if verdict.too_long:
         sys.exit(ALARM)

@@ -52,8 +52,8 @@ def say_fleet(folders: Sequence[Path], file: Path, *, top: int, form: Format) ->
 
 def _print(fleet: Fleet, file: Path, top: int) -> None:
     bad = fleet.unread
-    known = fleet.rows.height
-    stdout().print(f"{known} logs, {fleet.read} of them read now, the others known from {file}.", markup=False)
+    log_count = fleet.rows.height
+    stdout().print(f"{log_count} logs, {fleet.read} of them read now, the others known from {file}.", markup=False)
     programs = fleet.programs().head(top).to_dicts()
     print_rows([_hours(row) for row in programs], list(_hours({})), "Programs that leave most time of cores unused")
     repeated = [

@@ -42,12 +42,14 @@ def torch(
     quiet = form is not Format.TABLE
     with progress(quiet=quiet) as report, compiling("torch", quiet=quiet, report=report):
         files = [file for path in traces for file in trace_files(path)]
-        told = answer(files, step=step, steps=steps, folder=out, replace=replace, progress=report)
+        torch_answer = answer(files, step=step, steps=steps, folder=out, replace=replace, progress=report)
     if form is Format.JSON:
-        print_json(told.facts())
+        print_json(torch_answer.facts())
     elif form is Format.CSV:
-        print_csv([{"rank": rank, **cause.facts()} for rank, cause in enumerate(told.causes, 1)], _CAUSE_COLUMNS)
+        print_csv(
+            [{"rank": rank, **cause.facts()} for rank, cause in enumerate(torch_answer.causes, 1)], _CAUSE_COLUMNS
+        )
     else:
-        stdout().print("\n".join(text_lines(told, top)), markup=False)
+        stdout().print("\n".join(text_lines(torch_answer, top)), markup=False)
         if out is not None:
             stdout().print(f"Next: pag critical-path {out / 'pag'}", style="dim")

@@ -47,9 +47,9 @@ def percentile(ordered: I64, zeros: int, share: float) -> float:
     below, above = (
         float(ordered[index - zeros]) if index >= zeros else 0.0 for index in (low, min(low + 1, count - 1))
     )
-    part = place - low
+    fraction = place - low
     # From the nearer end, as numpy does it: the same to the last bit.
-    return above - (above - below) * (1 - part) if part >= _HALF else below + (above - below) * part
+    return above - (above - below) * (1 - fraction) if fraction >= _HALF else below + (above - below) * fraction
 
 
 def by_operation(sums: Sums) -> list[dict[str, Any]]:
@@ -72,9 +72,9 @@ def by_operation(sums: Sums) -> list[dict[str, Any]]:
     requests = len(sums.counted)
     latency = int(sums.latency[sums.counted].sum())
     rows = []
-    for operation, values in zip(grouped["operation"].to_list(), grouped["own_ns"], strict=True):
-        calls, part = values.to_numpy(), on_path.get(operation)
-        path = np.sort(part["path_ns"].to_numpy()) if part is not None else np.zeros(0, np.int64)
+    for operation, own_times in zip(grouped["operation"].to_list(), grouped["own_ns"], strict=True):
+        calls, on_path_rows = own_times.to_numpy(), on_path.get(operation)
+        path = np.sort(on_path_rows["path_ns"].to_numpy()) if on_path_rows is not None else np.zeros(0, np.int64)
         total = int(path.sum())
         rows.append(
             {
@@ -82,8 +82,8 @@ def by_operation(sums: Sums) -> list[dict[str, Any]]:
                 "calls": len(calls),
                 "path_ns": total,
                 "share": total / latency if latency else 0.0,
-                "certain_ns": int(part["certain_ns"].sum()) if part is not None else 0,
-                "network_ns": int(part["network_ns"].sum()) if part is not None else 0,
+                "certain_ns": int(on_path_rows["certain_ns"].sum()) if on_path_rows is not None else 0,
+                "network_ns": int(on_path_rows["network_ns"].sum()) if on_path_rows is not None else 0,
                 **_spread("path", path, requests - len(path)),
                 "own_ns": int(calls.sum()),
                 **_spread("own", calls, 0),
@@ -118,8 +118,8 @@ def by_latency(sums: Sums) -> list[dict[str, Any]]:
     ordered = chosen[np.argsort(sums.latency[chosen], kind="stable")]
     class_of = np.full(sums.requests.height, -1, np.int64)
     class_of[ordered] = np.arange(len(ordered)) * CLASSES // max(1, len(ordered))
-    parts = sums.paths.with_columns(place=pl.Series(class_of[sums.paths["request"].to_numpy()]))
-    totals = parts.group_by("place", "operation").agg(pl.col("path_ns").sum()).sort("place", "operation")
+    path_rows = sums.paths.with_columns(place=pl.Series(class_of[sums.paths["request"].to_numpy()]))
+    totals = path_rows.group_by("place", "operation").agg(pl.col("path_ns").sum()).sort("place", "operation")
     rows: list[dict[str, Any]] = []
     for place in np.unique(class_of[ordered]).tolist():
         latency = sums.latency[np.flatnonzero(class_of == place)]
@@ -196,24 +196,24 @@ def difference(before: Sums, after: Sums, chosen: tuple[I64, I64]) -> dict[str, 
         Paths tile latencies, so that the sums of operations are those of latencies, and differences of means add up.
     """
     sets = [(before, chosen[0]), (after, chosen[1])]
-    parts: dict[str, list[int]] = {}
+    sums_of_operation: dict[str, list[int]] = {}
     for place, (sums, requests) in enumerate(sets):
-        wanted = pl.col("request").is_in(pl.Series(requests, dtype=pl.UInt32).implode())
-        totals = sums.paths.filter(wanted).group_by("operation").agg(pl.col("path_ns").sum())
-        for operation, value in totals.iter_rows():
-            parts.setdefault(sums.labels[operation], [0, 0])[place] += value
+        is_chosen = pl.col("request").is_in(pl.Series(requests, dtype=pl.UInt32).implode())
+        totals = sums.paths.filter(is_chosen).group_by("operation").agg(pl.col("path_ns").sum())
+        for operation, path_ns in totals.iter_rows():
+            sums_of_operation.setdefault(sums.labels[operation], [0, 0])[place] += path_ns
     counts = [len(requests) for requests in chosen]
     latencies = [int(sums.latency[requests].sum()) for sums, requests in sets]
     rows = [
         {
             "operation": name,
-            "before_ns": values[0],
-            "after_ns": values[1],
-            "before_mean_ns": values[0] / max(1, counts[0]),
-            "after_mean_ns": values[1] / max(1, counts[1]),
-            "mean_change_ns": values[1] / max(1, counts[1]) - values[0] / max(1, counts[0]),
+            "before_ns": path_sums[0],
+            "after_ns": path_sums[1],
+            "before_mean_ns": path_sums[0] / max(1, counts[0]),
+            "after_mean_ns": path_sums[1] / max(1, counts[1]),
+            "mean_change_ns": path_sums[1] / max(1, counts[1]) - path_sums[0] / max(1, counts[0]),
         }
-        for name, values in parts.items()
+        for name, path_sums in sums_of_operation.items()
     ]
     return {
         "requests": {"before": counts[0], "after": counts[1]},

@@ -71,7 +71,7 @@ class SpanAnswer:
             "left_out_requests": self.sums.requests.height - len(chosen),
             "dropped": table.dropped,
             "latency_ns": int(self.sums.latency[chosen].sum()),
-            "certain_ns": sum(row["certain_ns"] for row in self.operations),
+            "certain_ns": sum(operation["certain_ns"] for operation in self.operations),
             "shown": self.shown,
             "operations": self.operations,
             "latency_classes": self.latencies,
@@ -161,15 +161,15 @@ def answer(
 
 def _answered(requests: RequestParts, request: str | None) -> SpanAnswer:
     sums = summed(requests)
-    shown = _slowest_and_typical(sums)
+    chosen = _slowest_and_typical(sums)
     if request is not None:
         code = _trace_code(requests, request)
         numbers = np.flatnonzero(sums.requests["trace"].to_numpy() == code).tolist()
-        shown += [("asked for", number) for number in numbers]
+        chosen += [("asked for", number) for number in numbers]
     return SpanAnswer(
         requests=requests,
         sums=sums,
-        shown=_shown(requests, sums, shown),
+        shown=_shown(requests, sums, chosen),
         operations=by_operation(sums),
         latencies=by_latency(sums),
         call_paths=by_call_path(sums),
@@ -198,9 +198,9 @@ def _changes(after: Sums, against: Sequence[Path], sync: Collection[str], held: 
 def _shown(requests: RequestParts, sums: Sums, chosen: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
     """Return requests, by number in the sums, with their paths."""
     rows = sums.requests[[number for _, number in chosen]]
-    part = requests.of_traces(rows["trace"].to_list())
-    numbers = numbers_of(part, rows).tolist()
-    return [request_facts(part, number, role) for (role, _), number in zip(chosen, numbers, strict=True)]
+    part_requests = requests.of_traces(rows["trace"].to_list())
+    numbers = numbers_of(part_requests, rows).tolist()
+    return [request_facts(part_requests, number, role) for (role, _), number in zip(chosen, numbers, strict=True)]
 
 
 def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -263,7 +263,7 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
         requests.certain[span].tolist(),
         strict=True,
     )
-    parts = [
+    sections = [
         {
             "start_ns": offset,
             "duration_ns": duration,
@@ -275,7 +275,7 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
         for offset, duration, operation, moving, span_id, certain in columns
     ]
     latency = int(requests.latency[number])
-    certain = sum(part["duration_ns"] for part in parts if part["certain"])
+    certain = sum(section["duration_ns"] for section in sections if section["certain"])
     return {
         "role": role,
         "trace": table.traces[int(table.spans["trace"][int(requests.row[root])])],
@@ -284,16 +284,16 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
         "latency_ns": latency,
         "spans": int(requests.first[number + 1]) - root,
         "certain_share": certain / latency if latency else 1.0,
-        "path": parts,
+        "path": sections,
     }
 
 
 def path_rows(shown: dict[str, Any], top: int) -> list[dict[str, Any]]:
     """Return a request's path by operation, longest first."""
-    parts = pl.DataFrame(shown["path"], schema_overrides={"duration_ns": pl.Int64})
-    if not parts.height:
+    sections = pl.DataFrame(shown["path"], schema_overrides={"duration_ns": pl.Int64})
+    if not sections.height:
         return []
-    sums = parts.group_by("operation").agg(
+    sums = sections.group_by("operation").agg(
         pl.col("duration_ns").sum().alias("path_ns"),
         (pl.col("duration_ns") * pl.col("certain")).sum().alias("certain_ns"),
     )

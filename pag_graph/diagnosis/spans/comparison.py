@@ -38,10 +38,10 @@ def compared(parts: Iterable[SpanTable], policy: str) -> dict[str, Any]:
         labels = labels or [operation.label for operation in table.operations]
         for trace in each_trace(table):
             row, of_trace = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
-            for operation, value in of_trace.items():
-                sums[operation] = sums.get(operation, 0) + value
+            for operation, path_ns in of_trace.items():
+                sums[operation] = sums.get(operation, 0) + path_ns
             rows.append({"trace": table.traces[trace.trace], **row})
-    operations = [{"operation": labels[code], "path_ns": value} for code, value in sorted(sums.items())]
+    operations = [{"operation": labels[code], "path_ns": path_ns} for code, path_ns in sorted(sums.items())]
     return {
         "format": form,
         "policy": policy,
@@ -66,16 +66,16 @@ def _by_jaeger(trace: OneTrace, table: SpanTable) -> tuple[dict[str, Any], dict[
 
 
 def _by_crisp(trace: OneTrace, table: SpanTable) -> tuple[dict[str, Any], dict[int, int]]:
-    result = crisp_policy.critical_path(trace, table)
-    if result is None:
+    crisp_result = crisp_policy.critical_path(trace, table)
+    if crisp_result is None:
         return {"empty": 1}, {}
     tick = table.tick_ns
-    saved = result.saved_on_path
+    saved = crisp_result.saved_on_path
     row = {
         "empty": 0,
-        "path": [trace.ids[span] for span in result.path],
-        "work_ns": result.total_work * tick,
-        "saved_on_work_ns": result.saved_on_work * tick,
+        "path": [trace.ids[span] for span in crisp_result.path],
+        "work_ns": crisp_result.total_work * tick,
+        "saved_on_work_ns": crisp_result.saved_on_work * tick,
         "saved_on_path_ns": None if saved is None else saved * tick,
     }
-    return row, {operation: value * tick for operation, value in result.exclusive.items()}
+    return row, {operation: own_time * tick for operation, own_time in crisp_result.exclusive.items()}

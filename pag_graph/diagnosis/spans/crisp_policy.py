@@ -81,16 +81,16 @@ def critical_path(
 
 def _nodes(trace: OneTrace) -> tuple[dict[int, Node], list[int]]:
     """Return spans by number and those without parent; of spans with one id the last one, at the place of the first."""
-    last = {name: span for span, name in enumerate(trace.ids)}
+    last_of_id = {name: span for span, name in enumerate(trace.ids)}
     nodes: dict[int, Node] = {}
-    for span in last.values():
+    for span in last_of_id.values():
         start, duration = trace.start[span], trace.duration[span]
         error = bool(trace.flags[span] & ERROR)
         nodes[span] = Node(span, start, start + duration, duration, None, [], error)
     roots = []
-    for span in last.values():
+    for span in last_of_id.values():
         stated = [name for kind, _, name in trace.references[span] if kind == CHILD_OF]
-        above = last.get(stated[-1]) if stated else None
+        above = last_of_id.get(stated[-1]) if stated else None
         if above is None:
             roots.append(span)
         else:
@@ -100,13 +100,17 @@ def _nodes(trace: OneTrace) -> tuple[dict[int, Node], list[int]]:
 
 
 def _root(
-    trace: OneTrace, table: SpanTable, nodes: dict[int, Node], roots: list[int], wanted: tuple[str | None, str | None]
+    trace: OneTrace,
+    table: SpanTable,
+    nodes: dict[int, Node],
+    roots: list[int],
+    root_name: tuple[str | None, str | None],
 ) -> int | None:
     stack = roots[::-1]
     while stack:
         span = stack.pop()
         operation = table.operations[trace.operation[span]]
-        if all(name is None or name == stated for name, stated in zip(wanted, operation, strict=True)):
+        if all(name is None or name == stated for name, stated in zip(root_name, operation, strict=True)):
             return span
         stack += reversed(nodes[span].children)
     return None
@@ -158,11 +162,11 @@ def _path(nodes: dict[int, Node], root: int) -> list[int]:
         if not parent.children:
             continue
         ordered = sorted((nodes[child] for child in parent.children), key=lambda node: node.end)[::-1]
-        siblings, taken = Siblings(ordered, parent.duration), [ordered[0]]
+        siblings, followed = Siblings(ordered, parent.duration), [ordered[0]]
         for node in ordered[1:]:
-            if siblings.precedes(node, taken[-1]):
-                taken.append(node)
-        stack += [node.span for node in reversed(taken)]
+            if siblings.precedes(node, followed[-1]):
+                followed.append(node)
+        stack += [node.span for node in reversed(followed)]
     return path
 
 

@@ -81,8 +81,10 @@ def _links(trace: OneTrace) -> tuple[list[int | None], list[int | None], list[li
         above = parent[span]
         if above is not None:
             children[above].append(span)
-        same_trace = [(kind, name) for kind, same, name in stated if same]
-        ordered = [name for wanted in (CHILD_OF, FOLLOWS_FROM) for kind, name in same_trace if kind == wanted]
+        same_trace = [(kind, name) for kind, is_same_trace, name in stated if is_same_trace]
+        ordered = [
+            name for reference_kind in (CHILD_OF, FOLLOWS_FROM) for kind, name in same_trace if kind == reference_kind
+        ]
         walk_up.append(number.get(ordered[0], -1) if ordered else None)
     return parent, walk_up, children
 

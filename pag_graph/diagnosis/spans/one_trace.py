@@ -43,21 +43,21 @@ def each_trace(table: SpanTable) -> Iterator[OneTrace]:
     )
     tick = table.tick_ns
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), spans.height], strict=True):
-        part = spans[begin:end]
-        rows = part["row"].to_list()
+        trace_spans = spans[begin:end]
+        rows = trace_spans["row"].to_list()
         stated: list[list[tuple[int, bool, str]]] = []
         lows, highs = np.searchsorted(owner, rows), np.searchsorted(owner, rows, side="right")
         for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
             stated.append(references[low:high].select("type", "same", "id").rows() if high > low else [])
         yield OneTrace(
-            trace=int(part["trace"][0]),
+            trace=int(trace_spans["trace"][0]),
             rows=rows,
-            ids=part["id"].to_list(),
-            kind=part["kind"].to_list(),
-            start=(part["start"] // tick).to_list(),
-            duration=((part["end"] - part["start"]) // tick).to_list(),
-            process=part["process"].to_list(),
-            operation=part["operation"].to_list(),
-            flags=part["flags"].to_list(),
+            ids=trace_spans["id"].to_list(),
+            kind=trace_spans["kind"].to_list(),
+            start=(trace_spans["start"] // tick).to_list(),
+            duration=((trace_spans["end"] - trace_spans["start"]) // tick).to_list(),
+            process=trace_spans["process"].to_list(),
+            operation=trace_spans["operation"].to_list(),
+            flags=trace_spans["flags"].to_list(),
             references=stated,
         )

@@ -97,8 +97,8 @@ class _Tree:
             place[level] = np.array(numbers, np.int64)[inverse]
         sums = np.zeros((3, len(self.made)), np.int64)
         sums[:, : self.sums.shape[1]] = self.sums
-        for row, values in enumerate((np.ones(len(parent), np.int64), requests.own, on_path)):
-            np.add.at(sums[row], place[spans], values[spans])
+        for place_of_sum, amounts in enumerate((np.ones(len(parent), np.int64), requests.own, on_path)):
+            np.add.at(sums[place_of_sum], place[spans], amounts[spans])
         self.sums = sums
 
     def _number(self, depth: int, above: int, operation: int) -> int:

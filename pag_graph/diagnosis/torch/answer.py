@@ -126,7 +126,10 @@ def _told(mapped: Mapped, run: Run, step: int | None, limits: Limits | None) -> 
         step=step,
         causes=causes_of(look, limits),
         what_if=predictions(look),
-        step_times=[(row["epoch"], row["end_ns"] - row["start_ns"]) for row in rounds.iter_rows(named=True)],
+        step_times=[
+            (step_round["epoch"], step_round["end_ns"] - step_round["start_ns"])
+            for step_round in rounds.iter_rows(named=True)
+        ],
         findings=dict(counts.iter_rows()),
     )
 
@@ -163,8 +166,8 @@ def text_lines(told: TorchAnswer, top: int) -> list[str]:
     """
     look = told.look
     ranks = look.mapped.ranks
-    what = f"Step {told.step}" if told.step is not None else f"{len(told.step_times) or 1} step(s)"
-    lines = [f"{what} of {len(ranks)} rank(s): {_time(look.span_ns)}.", ""]
+    subject = f"Step {told.step}" if told.step is not None else f"{len(told.step_times) or 1} step(s)"
+    lines = [f"{subject} of {len(ranks)} rank(s): {_time(look.span_ns)}.", ""]
     if told.causes:
         lines.append("Why it took so long (share of the time in which it shows):")
         for number, cause in enumerate(told.causes, 1):
@@ -178,16 +181,20 @@ def text_lines(told: TorchAnswer, top: int) -> list[str]:
         ("rank", look.shares("rank")),
         ("kernel", look.shares("name", KERNELS)),
     ):
-        shown = [f"{str(row['key'])[:60]} {row['share']:.0%}" for row in rows[:top]]
-        if shown and not (title == "rank" and len(ranks) == 1):
-            lines.append(f"  by {title}: " + ", ".join(shown) + (", ..." if len(rows) > top else ""))
+        shares = [f"{str(share_row['key'])[:60]} {share_row['share']:.0%}" for share_row in rows[:top]]
+        if shares and not (title == "rank" and len(ranks) == 1):
+            lines.append(f"  by {title}: " + ", ".join(shares) + (", ..." if len(rows) > top else ""))
     lines.append(f"  {look.path.explained:.1%} of it is explained; {look.inferred:.0%} is inferred.")
     if len(ranks) > 1:
         worst = sorted(look.skews, key=lambda skew: -skew.blamed_ns)[:top]
-        lines += ["", "Others waited for rank " + ", ".join(f"{s.rank}: {_time(s.blamed_ns)}" for s in worst) + "."]
+        blamed = ", ".join(f"{skew.rank}: {_time(skew.blamed_ns)}" for skew in worst)
+        lines += ["", f"Others waited for rank {blamed}."]
     if told.what_if:
         lines += ["", "What if (the recorded steps replayed):"]
-        lines += [f"  {row.change}: {_time(row.saved_ns)} sooner ({row.share:.0%})" for row in told.what_if[:top]]
+        lines += [
+            f"  {prediction.change}: {_time(prediction.saved_ns)} sooner ({prediction.share:.0%})"
+            for prediction in told.what_if[:top]
+        ]
     if told.findings:
         lines += ["", "Findings: " + ", ".join(f"{count} x {name}" for name, count in told.findings.items()) + "."]
     return [printable(line) for line in lines]

@@ -188,9 +188,9 @@ Change = tuple[str, list[WhatIfParameters]]
 
 def _operators(look: Look, *kinds: int, launches: bool = False) -> tuple[int, ...]:
     return tuple(
-        row["operator"]
-        for row in look.mapped.operators.rows()
-        if classes.class_of(row["address"]) in kinds and (not launches or LAUNCHES.match(row["name"]))
+        operator["operator"]
+        for operator in look.mapped.operators.rows()
+        if classes.class_of(operator["address"]) in kinds and (not launches or LAUNCHES.match(operator["name"]))
     )
 
 
@@ -198,8 +198,8 @@ def _kernel_changes(look: Look) -> list[Change]:
     kernels = look.shares("operator", KERNELS)[:2]
     names = classes.names_of(look.mapped.operators.rows())
     return [
-        (f"{names[row['key']][1][:80]} twice as fast", [WhatIfParameters(operator=(row["key"],), factor=0.5)])
-        for row in kernels
+        (f"{names[kernel['key']][1][:80]} twice as fast", [WhatIfParameters(operator=(kernel["key"],), factor=0.5)])
+        for kernel in kernels
     ]
 
 

@@ -212,16 +212,16 @@ def _skews(mapped: Mapped, low: int, high: int) -> list[RankSkew]:
         for part in collective.parts:
             if not low <= part.begin < high:
                 continue
-            last = collective.last_before(part)
+            last_part = collective.last_before(part)
             skew = skews[part.rank]
             skew.collectives += 1
-            if last.rank != part.rank:
-                wait = last.begin - part.begin
+            if last_part.rank != part.rank:
+                wait = last_part.begin - part.begin
                 skew.waited_ns += wait
-                waited[last.rank] = max(waited[last.rank], wait)
+                waited[last_part.rank] = max(waited[last_part.rank], wait)
                 # Who comes late because of its batches is not late by itself.
-                longer = loading[last.rank].before(last) - loading[part.rank].before(part)
-                aside[last.rank] = max(aside[last.rank], wait - max(longer, 0))
+                longer = loading[last_part.rank].before(last_part) - loading[part.rank].before(part)
+                aside[last_part.rank] = max(aside[last_part.rank], wait - max(longer, 0))
         for rank, longest in waited.items():
             skews[rank].last += 1
             skews[rank].blamed_ns += longest
@@ -273,16 +273,16 @@ def _stalls(rank: Rank, low: int, high: int) -> Stalls:
     for activity in busiest.activities:
         begin = min(activity.begin, high)
         if activity.begin >= low and activity.call >= 0 and activity.sent > free and begin > free:
-            rest = begin - free
+            rest_ns = begin - free
             ends = waits[int(rank.log.thread[activity.call])]
             place = bisect_left(ends, free)
             if _meets(loading, free, activity.sent):
-                stalls.loading_ns += rest
+                stalls.loading_ns += rest_ns
             elif place < len(ends) and ends[place] <= activity.sent:
                 stalls.syncs += 1
-                stalls.sync_ns += rest
+                stalls.sync_ns += rest_ns
             else:
-                stalls.launch_ns += rest
+                stalls.launch_ns += rest_ns
         free = max(free, activity.end)
     return stalls
 

@@ -76,8 +76,12 @@ class Collective:
 
     def last_before(self, part: Part) -> Part:
         """Return the part that came last, of those that a rank may have waited for; ties: the lowest rank."""
-        come = self.parts if self.everybody_waits else [other for other in self.parts if other.begin < part.end]
-        return max(come, key=lambda other: (other.begin, -other.rank))
+        arrived = (
+            self.parts
+            if self.everybody_waits
+            else [candidate for candidate in self.parts if candidate.begin < part.end]
+        )
+        return max(arrived, key=lambda candidate: (candidate.begin, -candidate.rank))
 
 
 @dataclass(slots=True)
@@ -212,7 +216,7 @@ def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel
             continue
         begin = int(log.t[row])
         element = _element_bytes(facts.get("dtype"))
-        given, gotten = (number(facts.get(f"{way} msg nelems")) for way in ("In", "Out"))
+        elements_in, elements_out = (number(facts.get(f"{direction} msg nelems")) for direction in ("In", "Out"))
         kernels.append(
             _Kernel(
                 rank=rank,
@@ -223,10 +227,10 @@ def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel
                 group=str(group),
                 ranks=ranks,
                 seq=number(facts.get("Seq")),
-                size=given,
+                size=elements_in,
                 step=int(np.searchsorted(starts, begin, side="right")),
-                given=given * element if given >= 0 < element else -1,
-                gotten=gotten * element if gotten >= 0 < element else -1,
+                given=elements_in * element if elements_in >= 0 < element else -1,
+                gotten=elements_out * element if elements_out >= 0 < element else -1,
             )
         )
     return sorted(kernels, key=lambda kernel: kernel.begin)
@@ -290,39 +294,39 @@ def estimate_clocks(joins: Joins, domains: Mapping[int, str]) -> dict[str, Clock
         clock; within these bounds all are taken to leave together, so that who comes late is not aligned away. Threads
         leave as they get to run: maybe as far apart as the shortest collective takes.
     """
-    first = domains[min(domains)]
-    known = {first: ClockEstimate(0, 0)}
+    first_domain = domains[min(domains)]
+    estimates = {first_domain: ClockEstimate(0, 0)}
     by_domain: dict[str, list[Collective]] = defaultdict(list)
     for collective in joins.collectives:
         if collective.everybody_waits:
             for domain in {domains[part.rank] for part in collective.parts}:
                 by_domain[domain].append(collective)
     bounded: set[int] = set()
-    reached = [first]
+    reached = [first_domain]
     for base in reached:
         bounds: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
         for collective in by_domain[base]:
             # Whose clocks are all known by way of another one is not looked at again: linear in ranks.
             if id(collective) not in bounded:
                 bounded.add(id(collective))
-                _bound(collective, domains, base, known, bounds)
+                _bound(collective, domains, base, estimates, bounds)
         for domain in sorted(bounds):
-            known[domain] = _moved(known[base], np.array(bounds[domain], np.int64))
+            estimates[domain] = _moved(estimates[base], np.array(bounds[domain], np.int64))
             reached.append(domain)
-    return known
+    return estimates
 
 
 def _bound(
     collective: Collective,
     domains: Mapping[int, str],
     base: str,
-    known: Mapping[str, ClockEstimate],
+    estimates: Mapping[str, ClockEstimate],
     bounds: dict[str, list[tuple[int, int, int, int]]],
 ) -> None:
     """Add what a collective says about clocks that are not known: least, greatest, likely difference, and its error."""
-    unknown = [part for part in collective.parts if domains[part.rank] not in known]
+    unknown_parts = [part for part in collective.parts if domains[part.rank] not in estimates]
     for known_part in (part for part in collective.parts if domains[part.rank] == base):
-        for unknown_part in unknown:
+        for unknown_part in unknown_parts:
             apart = (
                 min(known_part.end - known_part.begin, unknown_part.end - unknown_part.begin)
                 if collective.on_host
@@ -372,18 +376,20 @@ class Joined:
         number_of = operators.of(classes.COLLECTIVE, self.collective.name)
         inferred = self.collective.inferred or not self.collective.everybody_waits
         spans.span(worker, begin, end, ActivityType.IO, number_of, inferred=inferred)
-        last = self.collective.last_before(self.part)
-        if last.rank == self.part.rank or last.begin > end or begin > last.begin:
+        last_part = self.collective.last_before(self.part)
+        if last_part.rank == self.part.rank or last_part.begin > end or begin > last_part.begin:
             return
-        last_worker = self.workers[last.rank, last.row]
+        last_worker = self.workers[last_part.rank, last_part.row]
         arrived = begin
         if self.collective.everybody_waits:
-            given = self.part.given
-            spans.message(COLLECTIVE, worker, begin, last_worker, last.begin, arrived=arrived, size=given, inside=True)
+            given_bytes = self.part.given
+            spans.message(
+                COLLECTIVE, worker, begin, last_worker, last_part.begin, arrived=arrived, size=given_bytes, inside=True
+            )
         spans.message(
-            *(COLLECTIVE, last_worker, last.begin, worker, last.begin),
+            *(COLLECTIVE, last_worker, last_part.begin, worker, last_part.begin),
             size=self.part.gotten,
             after=True,
-            inside=begin == last.begin,
+            inside=begin == last_part.begin,
         )
-        spans.span(worker, begin, last.begin, ActivityType.WAITING, number_of, inferred=inferred)
+        spans.span(worker, begin, last_part.begin, ActivityType.WAITING, number_of, inferred=inferred)

@@ -171,13 +171,13 @@ def map_files(
         rank.origin = origin
         if pattern is not None:
             rank.steps = find_steps(rank, pattern)
-        parts = joined.get(rank.number, {})
+        collectives_of_rank = joined.get(rank.number, {})
         of_threads = write_threads(
-            rank, spans, operators, parts, tolerance_ns=_tolerance(rank.log), step_pattern=pattern
+            rank, spans, operators, collectives_of_rank, tolerance_ns=_tolerance(rank.log), step_pattern=pattern
         )
         if lost := write_flows(rank, spans):
             rank.log.dropped["flows with one end"] += lost
-        of_streams = write_streams(rank, spans, operators, parts, finish=finish)
+        of_streams = write_streams(rank, spans, operators, collectives_of_rank, finish=finish)
         tables.append(_rank_findings(rank, of_threads, of_streams))
     return Mapped(
         ranks=ranks,
@@ -202,8 +202,8 @@ def _pattern(steps: str | None) -> re.Pattern[str] | None:
 
 def _tolerance(log: RankLog) -> int:
     """Return how far rounding may have moved ends: a microsecond, if the clock shows no finer times."""
-    whole = not (log.t % _MICROSECOND).any() and not ((log.end - log.t) % _MICROSECOND).any()
-    return _MICROSECOND if whole else 0
+    whole_microseconds = not (log.t % _MICROSECOND).any() and not ((log.end - log.t) % _MICROSECOND).any()
+    return _MICROSECOND if whole_microseconds else 0
 
 
 def _number_ranks(logs: Sequence[RankLog]) -> list[pa.Table]:
@@ -215,19 +215,19 @@ def _number_ranks(logs: Sequence[RankLog]) -> list[pa.Table]:
         If two traces are of one rank.
     """
     tables = []
-    taken: dict[int, RankLog] = {}
+    by_rank: dict[int, RankLog] = {}
     for log in sorted(logs, key=lambda log: not log.rank_stated):
         if log.rank < 0:
-            log.rank = next(number for number in range(len(logs) + 1) if number not in taken)
-        if log.rank in taken:
-            message = f"{log.file} and {taken[log.rank].file} are both of rank {log.rank}."
+            log.rank = next(number for number in range(len(logs) + 1) if number not in by_rank)
+        if log.rank in by_rank:
+            message = f"{log.file} and {by_rank[log.rank].file} are both of rank {log.rank}."
             raise TraceFormatError(message, "Give one trace per rank.", {"file": str(log.file), "rank": log.rank})
         if not log.rank_stated and len(logs) > 1:
             action = "the trace states no rank; taken from the file's name or order"
             tables.append(
                 findings("rank_guessed", Severity.WARNING, action, file=log.file.name, observed=log.rank, unit="rank")
             )
-        taken[log.rank] = log
+        by_rank[log.rank] = log
     return tables
 
 
@@ -366,7 +366,7 @@ def _worker_table(ranks: Sequence[Rank], clocks: Mapping[int, ClockEstimate]) ->
     processes: dict[tuple[int, Any], int] = {}
     for rank in ranks:
         log = rank.log
-        where = {
+        place = {
             "host": log.host,
             "clock_domain": _clock_of(log),
             "offset_ns": clocks[rank.number].offset,
@@ -376,9 +376,9 @@ def _worker_table(ranks: Sequence[Rank], clocks: Mapping[int, ClockEstimate]) ->
             name = log.thread_names.get(thread) or f"thread {log.threads[thread][1]}"
             label = f"rank {rank.number} main thread" if thread == rank.main else f"rank {rank.number} {name}"
             process = processes.setdefault((rank.number, None), len(processes))
-            rows.append({"worker": worker, "process": process, "name": label[:200], **where})
+            rows.append({"worker": worker, "process": process, "name": label[:200], **place})
         for (device, number), stream in rank.streams.items():
             process = processes.setdefault((rank.number, device), len(processes))
             label = f"rank {rank.number} GPU {device} stream {number}"
-            rows.append({"worker": stream.worker, "process": process, "name": label, **where})
+            rows.append({"worker": stream.worker, "process": process, "name": label, **place})
     return pa.Table.from_pylist(sorted(rows, key=lambda row: row["worker"]), TRACE_WORKERS)

@@ -190,19 +190,19 @@ class TextEvents:
     ) -> Iterator[tuple[list[dict[str, Any]], NDArray[np.int64]]]:
         bad = (table[:, FLAGS] & (NO_OBJECT | BAD_NUMBER)) != 0
         self.damaged += int(bad.sum())
-        kept = ~bad
+        sound_rows = ~bad
         if not self.flows:
-            flow = kept & np.isin(table[:, PHASE], list(_FLOWS))
+            flow = sound_rows & np.isin(table[:, PHASE], list(_FLOWS))
             self.skipped["flow"] += int(flow.sum())
-            kept &= ~flow
-        wanted = table[kept]
-        for low in range(0, len(wanted), _BATCH):
-            rows = wanted[low : low + _BATCH]
+            sound_rows &= ~flow
+        table_kept = table[sound_rows]
+        for low in range(0, len(table_kept), _BATCH):
+            rows = table_kept[low : low + _BATCH]
             slices = [text[begin:end] for begin, end in rows[:, [BEGIN, END]].tolist()]
             try:
                 events = orjson.loads(b"[" + b",".join(slices) + b"]")
             except orjson.JSONDecodeError:
-                events = [_loaded(part) for part in slices]
+                events = [_loaded(event_slice) for event_slice in slices]
                 sound = np.array([event is not None for event in events], np.bool_)
                 self.damaged += int((~sound).sum())
                 rows, events = rows[sound], [event for event in events if event is not None]
@@ -223,9 +223,9 @@ class TextEvents:
             self.truncated = self.truncated or "what stands around the events is no JSON"
 
 
-def _loaded(part: bytes) -> dict[str, Any] | None:
+def _loaded(event_text: bytes) -> dict[str, Any] | None:
     try:
-        event: dict[str, Any] = orjson.loads(part)
+        event: dict[str, Any] = orjson.loads(event_text)
     except orjson.JSONDecodeError:
         return None
     return event

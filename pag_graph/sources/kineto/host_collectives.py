@@ -153,11 +153,11 @@ class _Rests:
         if high - low <= GAP_NS or low < call.begin:
             return None
         inside = self._inside
-        last = int(np.searchsorted(inside.begin[of_thread], low, side="right")) - 1
-        over = int(of_thread[last])
-        while over >= 0 and inside.end[over] <= low:
-            over = int(inside.parent[over])
-        resting = over < 0 or self._rank.log.kind[inside.row[over]] in (PYTHON, ANNOTATION)
+        last_begun = int(np.searchsorted(inside.begin[of_thread], low, side="right")) - 1
+        outer = int(of_thread[last_begun])
+        while outer >= 0 and inside.end[outer] <= low:
+            outer = int(inside.parent[outer])
+        resting = outer < 0 or self._rank.log.kind[inside.row[outer]] in (PYTHON, ANNOTATION)
         return low if resting else None
 
     def _of(self, worker: int) -> tuple[I64, I64]:

@@ -140,11 +140,13 @@ def hta_graph(
     ([0, 1, 2, 3], [2, 5, 2])
     """
     rows = _linked(_rows(events))
-    named = [row for row in rows.values() if annotation in row.name]
-    if instance >= len(named):
-        message = f"There are {len(named)} events whose names contain {annotation!r}, and none is number {instance}."
+    annotations = [row for row in rows.values() if annotation in row.name]
+    if instance >= len(annotations):
+        message = (
+            f"There are {len(annotations)} events whose names contain {annotation!r}, and none is number {instance}."
+        )
         raise InvalidParameterError(message, "Events are counted from 0.", {"annotation": annotation})
-    maker = _Maker(rows, _window(rows, named[instance]), launch_edges=launch_edges)
+    maker = _Maker(rows, _window(rows, annotations[instance]), launch_edges=launch_edges)
     maker.lock()
     maker.stacks()
     maker.streams()
@@ -179,9 +181,9 @@ def _linked(rows: dict[int, _Row]) -> dict[int, _Row]:
             row.linked = 0
             by_correlation[_on_gpu(row), row.correlation] = row
     for row in rows.values():
-        other = by_correlation.get((not _on_gpu(row), row.correlation))
-        if other is not None:
-            row.linked = other.place
+        partner = by_correlation.get((not _on_gpu(row), row.correlation))
+        if partner is not None:
+            row.linked = partner.place
     return rows
 
 
@@ -262,8 +264,8 @@ class _Maker:
                 depth += 1 if is_start else -1
 
     def _ordered_by_lock(self, first: int, second: int) -> bool:
-        both = self._locks(first) and self._locks(second)
-        return both and (self.nodes[first].is_start or not self.nodes[second].is_start)
+        both_lock = self._locks(first) and self._locks(second)
+        return both_lock and (self.nodes[first].is_start or not self.nodes[second].is_start)
 
     def _threads(self) -> Iterator[list[_Row]]:
         """Yield the rows of each thread; those of the one backward thread count as the forward thread's."""
@@ -284,20 +286,20 @@ class _Maker:
         """Chain what each stream does, to its launches and to what it was synchronised with (rule 6)."""
         queue = _queue_lengths(self._all)
         before_record, after_wait = _recorded(self._all), _waited(self._all)
-        last: dict[int, int] = {}
+        last_end_of: dict[int, int] = {}
         source_of: dict[int, int] = {}
         on_gpu = [row for row in self._window.values() if _on_gpu(row) and row.linked >= 0]
         for row in sorted(on_gpu, key=lambda row: row.end if row.cat == "cuda_sync" else row.t):
             if row.cat == "cuda_sync":
-                self._synchronise(row, last, source_of, (before_record, after_wait))
+                self._synchronise(row, last_end_of, source_of, (before_record, after_wait))
                 continue
             start, end = self._at[row.place, True], self._at[row.place, False]
             self._add(start, end, OPERATOR)
             source = self._at.get((source_of.pop(row.place, -1), False), -1)
             if source >= 0:
                 self._add(source, start, SYNC)
-            self._begin(row, last.get(row.stream, -1), source, queue)
-            last[row.stream] = end
+            self._begin(row, last_end_of.get(row.stream, -1), source, queue)
+            last_end_of[row.stream] = end
 
     def _begin(self, row: _Row, before: int, source: int, queue: Mapping[int, int]) -> None:
         """Say what a kernel began after: its launch, or its predecessor."""
@@ -325,7 +327,7 @@ class _Maker:
     def _synchronise(
         self,
         row: _Row,
-        last: Mapping[int, int],
+        last_end_of: Mapping[int, int],
         source_of: dict[int, int],
         calls: tuple[Mapping[int, int], Mapping[int, int]],
     ) -> None:
@@ -344,7 +346,7 @@ class _Maker:
                     source_of[self._all[following].linked] = source
                 return
         else:
-            waited = list(last.values()) if row.name == _CONTEXT_SYNC else [last.get(row.stream, -1)]
+            waited = list(last_end_of.values()) if row.name == _CONTEXT_SYNC else [last_end_of.get(row.stream, -1)]
         returned = self._at.get((row.linked, False), -1)
         for end in waited:
             if end >= 0 and returned >= 0:
@@ -356,7 +358,7 @@ def _traversed(rows: Iterable[_Row]) -> Iterator[tuple[_Row, bool]]:
     ends = [(row.t, 1, -row.duration, row) for row in rows] + [(row.end, 0, row.duration, row) for row in rows]
     children: dict[int, list[_Row]] = defaultdict(list)
     stack: list[_Row] = []
-    for _, is_start, _, row in sorted(ends, key=lambda item: item[:3]):
+    for _, is_start, _, row in sorted(ends, key=lambda end_key: end_key[:3]):
         if is_start:
             children[stack[-1].place if stack else -1].append(row)
             stack.append(row)
@@ -402,14 +404,14 @@ def _recorded(rows: Mapping[int, _Row]) -> dict[int, int]:
     for call in _launches(rows):
         activity = rows[call.linked]
         launches[activity.thread[0], activity.stream].add(call)
-    found = {}
+    launch_before = {}
     for row in rows.values():
         if row.name == "cudaEventRecord" and row.correlation in streams:
             before = launches[streams[row.correlation]]
             place = bisect_right(before.times, row.t)
             if place:
-                found[row.correlation] = before.places[place - 1]
-    return found
+                launch_before[row.correlation] = before.places[place - 1]
+    return launch_before
 
 
 def _waited(rows: Mapping[int, _Row]) -> dict[int, int]:
@@ -417,14 +419,14 @@ def _waited(rows: Mapping[int, _Row]) -> dict[int, int]:
     launches: dict[tuple[tuple[Any, Any], int], _Calls] = defaultdict(_Calls)
     for call in _launches(rows):
         launches[call.thread, rows[call.linked].stream].add(call)
-    found = {}
+    launch_after = {}
     for row in rows.values():
         if row.name == "cudaStreamWaitEvent" and row.linked > 0:
             after = launches[row.thread, rows[row.linked].stream]
             place = bisect_right(after.times, row.t)
             if place < len(after.times):
-                found[row.place] = after.places[place]
-    return found
+                launch_after[row.place] = after.places[place]
+    return launch_after
 
 
 @dataclass(slots=True)
@@ -449,18 +451,18 @@ def _longest_path(edges: Sequence[HtaEdge]) -> list[int]:
             into.setdefault(node, [])
         after[edge.src].append(edge.dst)
         into[edge.dst].append(edge)
-    left = {node: len(before) for node, before in into.items()}
-    ready = [node for node, count in left.items() if not count]
+    open_edges = {node: len(before) for node, before in into.items()}
+    ready = [node for node, count in open_edges.items() if not count]
     best: dict[int, tuple[float, int]] = {}
     while ready:
         later = []
         for node in ready:
-            ways = [(best[edge.src][0] + edge.weight, edge.src) for edge in into[node]]
-            longest = max(ways, key=lambda way: way[0], default=(0, node))
+            candidates = [(best[edge.src][0] + edge.weight, edge.src) for edge in into[node]]
+            longest = max(candidates, key=lambda candidate: candidate[0], default=(0, node))
             best[node] = longest if longest[0] >= 0 else (0, node)
             for child in after[node]:
-                left[child] -= 1
-                if not left[child]:
+                open_edges[child] -= 1
+                if not open_edges[child]:
                     later.append(child)
         ready = later
     if not best:

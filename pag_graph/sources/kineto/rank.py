@@ -220,7 +220,7 @@ def _find_activities(rank: Rank) -> None:
     for device, number in sorted({*zip(log.device[rows].tolist(), log.stream[rows].tolist(), strict=True)}):
         worker = rank.first_worker + len(rank.thread_workers) + len(rank.streams)
         rank.streams[device, number] = Stream(device, number, worker)
-    seen: set[tuple[int, int, int]] = set()
+    keys_seen: set[tuple[int, int, int]] = set()
     by_begin = rows[np.lexsort((rows, log.end[rows], log.t[rows]))]
     columns = (log.device, log.stream, log.t, log.end, log.kind, log.name, log.correlation)
     # Numbers are read one by one, which lists do much faster than arrays.
@@ -238,10 +238,10 @@ def _find_activities(rank: Rank) -> None:
         if call < 0:
             continue
         key = (call, device, number)
-        if key in seen:
+        if key in keys_seen:
             activity.follows_in_graph = True
             continue
-        seen.add(key)
+        keys_seen.add(key)
         activity.call, activity.called = call, int(log.t[call])
         returned = int(log.end[call])
         activity.sent = min(returned, begin)

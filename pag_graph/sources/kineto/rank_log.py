@@ -116,10 +116,10 @@ def number(value: Any, absent: int = -1) -> int:
         return int(value) if value.is_integer() and abs(value) < _MOST else absent
     if isinstance(value, str):
         try:
-            read = int(value.rpartition(" ")[2][:20], 0)
+            parsed = int(value.rpartition(" ")[2][:20], 0)
         except ValueError:
             return absent
-        return read if -_MOST < read < _MOST else absent
+        return parsed if -_MOST < parsed < _MOST else absent
     return absent
 
 
@@ -238,19 +238,19 @@ class _Columns:
 
     def join_halves(self) -> None:
         """Make slices of begins and ends: on each thread an end is that of what began last."""
-        begun: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        open_slices: dict[int, list[tuple[int, int]]] = defaultdict(list)
         rows: list[tuple[int, ...]] = []
         for thread, t, begins, name in sorted(self.halves, key=lambda half: half[:2]):
             if thread < 0:
                 self.odd["event_damaged"] += 1
             elif begins:
-                begun[thread].append((t, name))
-            elif begun[thread]:
-                since, name_of_begin = begun[thread].pop()
+                open_slices[thread].append((t, name))
+            elif open_slices[thread]:
+                since, name_of_begin = open_slices[thread].pop()
                 rows.append((SLICE, name_of_begin, thread, since, t, -1, -1, -1, -1))
             else:
                 self.dropped["ends without a begin"] += 1
-        self.dropped["begins without an end"] += sum(map(len, begun.values()))
+        self.dropped["begins without an end"] += sum(map(len, open_slices.values()))
         # Begin and end of a slice are two events, and one row.
         self.dropped["ends of slices"] += len(rows)
         if rows:
@@ -314,10 +314,10 @@ def _correlate(table: I64, flows: list[tuple[str, str, int, int]]) -> int:
     """
     calls = _places(table, [CALL])
     activities = _places(table, list(_ON_GPU))
-    begun = {flow: calls.get((thread, t), -1) for phase, flow, thread, t in flows if phase == "s"}
+    call_of_flow = {flow: calls.get((thread, t), -1) for phase, flow, thread, t in flows if phase == "s"}
     lost = 0
     for phase, flow, thread, t in flows:
-        call, activity = begun.get(flow, -1), activities.get((thread, t), -1)
+        call, activity = call_of_flow.get(flow, -1), activities.get((thread, t), -1)
         if phase == "f" and call >= 0 and activity >= 0:
             table[5, activity] = table[5, call] = call
         else:
@@ -350,13 +350,13 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
     info = text.around.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
     rank = number(info.get("rank"))
-    named = _RANK_IN_NAME.search(file.name)
+    rank_in_name = _RANK_IN_NAME.search(file.name)
     kind, name, thread, t, end, correlation, device, stream, size = table
     odd = columns.odd
     odd["event_damaged"] += text.damaged
     return RankLog(
         file=file,
-        rank=rank if rank >= 0 else int(named[1]) if named else -1,
+        rank=rank if rank >= 0 else int(rank_in_name[1]) if rank_in_name else -1,
         rank_stated=rank >= 0,
         world_size=_world_size(info),
         host=_host(text.around),
@@ -380,8 +380,8 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
     )
 
 
-def _renumbered(details: dict[int, dict[str, Any]], gone: NDArray[np.bool_]) -> dict[int, dict[str, Any]]:
-    before = np.cumsum(gone)
+def _renumbered(details: dict[int, dict[str, Any]], is_removed: NDArray[np.bool_]) -> dict[int, dict[str, Any]]:
+    before = np.cumsum(is_removed)
     return {row - int(before[row]): values for row, values in details.items()}
 
 

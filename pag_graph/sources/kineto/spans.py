@@ -136,9 +136,9 @@ def event_tables(
     nested = _nested(spans)
     rows = [*_starts_and_stops(nested), *_message_rows(spans), _epoch_rows(ends)]
     events = pl.concat(rows, how="diagonal").sort("worker", "t_ns", "phase", "rank", maintain_order=True)
-    ended = pl.col("ends").is_not_null()
+    ends_epoch = pl.col("ends").is_not_null()
     before = pl.col("ends").forward_fill().over("worker")
-    epoch = pl.when(ended).then("ends").otherwise(before + 1).fill_null(first_epoch)
+    epoch = pl.when(ends_epoch).then("ends").otherwise(before + 1).fill_null(first_epoch)
     offset = pl.Series(np.array(offsets, np.int64)[events["worker"].to_numpy()])
     events = events.with_columns(
         pl.col("worker").cast(pl.Int32),
@@ -150,16 +150,16 @@ def event_tables(
     )
     unused = [pl.lit(None, pl.Int64).alias(name) for name in ("scope", "timeout_ns", "records")]
     events = events.with_columns(unused).select(TRACE_EVENTS.names)
-    for part, table in enumerate(events.iter_slices(_PART_ROWS)):
-        yield f"events-{part:05}", table.to_arrow().cast(TRACE_EVENTS)
+    for part_number, table in enumerate(events.iter_slices(_PART_ROWS)):
+        yield f"events-{part_number:05}", table.to_arrow().cast(TRACE_EVENTS)
 
 
 def _nested(spans: Spans) -> pl.DataFrame:
     frame = spans.frame().sort("worker", "start", "end", descending=[False, False, True], maintain_order=True)
-    parent, ended, cut_by = nest(*(frame[name].to_numpy() for name in ("worker", "start", "end")))
+    parent, cut_ends, cut_by = nest(*(frame[name].to_numpy() for name in ("worker", "start", "end")))
     spans.cut += int((cut_by >= 0).sum())
     depth, _ = depths(parent, (frame["type"] == _CODE[ActivityType.WAITING]).to_numpy())
-    ends = pl.Series(ended)
+    ends = pl.Series(cut_ends)
     return frame.with_columns(end=ends, depth=pl.Series(depth)).filter(frame["start"] < ends)
 
 
@@ -196,10 +196,10 @@ def _message_rows(spans: Spans) -> Iterator[pl.DataFrame]:
         activity=pl.when(pl.col("channel") != FLOW).then(pl.lit(str(ActivityType.CONTROL_MESSAGE))),
         bytes=pl.when(pl.col("bytes") >= 0).then("bytes"),
     )
-    both = ("channel", "message_seq", "rank", "activity", "bytes")
+    common_columns = ("channel", "message_seq", "rank", "activity", "bytes")
     kind = {name: pl.lit(str(name)) for name in (EventKind.SEND, EventKind.RECEIVE)}
     yield messages.select(
-        *both,
+        *common_columns,
         worker="sender",
         peer="receiver",
         t_ns="sent",
@@ -207,7 +207,7 @@ def _message_rows(spans: Spans) -> Iterator[pl.DataFrame]:
         phase=pl.when(pl.col("after") > 0).then(pl.lit(_SENT_INSIDE)).otherwise(pl.lit(_SENT)),
     )
     yield messages.select(
-        *both,
+        *common_columns,
         worker="receiver",
         peer="sender",
         t_ns="received",

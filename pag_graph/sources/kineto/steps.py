@@ -93,8 +93,10 @@ def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
             begins[step].append((start, main))
     if not latest:
         # Who did something until the very end closes the one epoch.
-        last, by = max((end, -worker) for rank in ranks for worker, end in _ends_of_workers(rank).items())
-        return Steps(0, [(0, max(finish, last), -by)], workers, finish)
+        latest_end, negated_worker = max(
+            (end, -worker) for rank in ranks for worker, end in _ends_of_workers(rank).items()
+        )
+        return Steps(0, [(0, max(finish, latest_end), -negated_worker)], workers, finish)
     ordered = sorted(latest)
     first_start, first_main = min(begins[ordered[0]])
     ends: list[tuple[int, int, int]] = [(ordered[0] - 1, first_start, first_main)]

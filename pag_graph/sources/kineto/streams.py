@@ -79,10 +79,10 @@ def write_streams(
     odd = StreamFindings()
     for device in {stream.device for stream in rank.streams.values()}:
         streams = [stream for stream in rank.streams.values() if stream.device == device]
-        ended = _Ended(streams)
+        ends_of_device = _Ended(streams)
         shortest = _shortest_launch(streams)
         for stream in streams:
-            _write_stream(rank, stream, spans, operators, joined, odd, (ended, shortest))
+            _write_stream(rank, stream, spans, operators, joined, odd, (ends_of_device, shortest))
             end = max((activity.end for activity in stream.activities), default=rank.origin)
             spans.span(stream.worker, end, finish, ActivityType.IDLE)
     return odd
@@ -117,7 +117,7 @@ def _write_stream(
     of_device: tuple[_Ended, int],
 ) -> None:
     log = rank.log
-    ended, shortest = of_device
+    ends_of_device, shortest = of_device
     free, launches_known = rank.origin, False
     for activity in stream.activities:
         begin = max(activity.begin, free)
@@ -126,7 +126,7 @@ def _write_stream(
             launches_known = True
             odd.before_launch += activity.begin + CLOCK_SLOP_NS < activity.called
         releases = _releases(rank, activity, begin, shortest)
-        _write_gap(rank, activity, (free, begin), releases, spans, odd, ended, launches_known=launches_known)
+        _write_gap(rank, activity, (free, begin), releases, spans, odd, ends_of_device, launches_known=launches_known)
         if activity.end > begin:
             name = log.names[activity.name]
             if activity.row in joined:
@@ -181,7 +181,7 @@ def _write_gap(
     releases: list[_Release],
     spans: Spans,
     odd: StreamFindings,
-    ended: _Ended,
+    ends_of_device: _Ended,
     *,
     launches_known: bool,
 ) -> None:
@@ -190,7 +190,7 @@ def _write_gap(
     worker = activity.stream.worker
     latest = max((release.sent for release in releases), default=free)
     if begin - max(free, latest) > GAP_NS:
-        before = ended.last_elsewhere(activity.stream, max(free, latest, begin - GAP_NS - 1), begin)
+        before = ends_of_device.last_elsewhere(activity.stream, max(free, latest, begin - GAP_NS - 1), begin)
         if before is not None:
             releases.append(_Release(before.end, before.stream.worker, DEPENDENCY, before.end, inferred=True))
             odd.inferred_gaps += 1

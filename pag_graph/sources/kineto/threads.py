@@ -109,14 +109,14 @@ def write_threads(
         activity, operator_class = _meaning(pair >> 40, log.names[pair & ((1 << 40) - 1)])
         types[of_pair] = type_code(activity)
         numbers[of_pair] = operators.of(operator_class, log.names[pair & ((1 << 40) - 1)])
-    written = np.zeros(len(kind), np.bool_)
+    is_written = np.zeros(len(kind), np.bool_)
     for place in _blocking(rank, inside):
-        written[place] = _write_sync(rank, spans, odd, inside, place, int(numbers[place]))
+        is_written[place] = _write_sync(rank, spans, odd, inside, place, int(numbers[place]))
     for place in np.flatnonzero(np.isin(inside.row, list(joined))).tolist():
         of_place = (int(column[place]) for column in (inside.worker, inside.begin, inside.end))
         joined[int(inside.row[place])].write(spans, operators, *of_place)
-        written[place] = True
-    unwritten = ~written
+        is_written[place] = True
+    unwritten = ~is_written
     columns = (inside.worker, inside.begin, inside.end, types, numbers)
     spans.spans(*(column[unwritten] for column in columns))
     _write_background(rank, spans, operators, inside)
@@ -129,7 +129,7 @@ def write_flows(rank: Rank, spans: Spans) -> int:
     """Write the flows of a trace that is none of Kineto's as messages; return how many have one end only."""
     open_flows: dict[str, tuple[int, int]] = {}
     lost = 0
-    for phase, flow, thread, t in sorted(rank.log.flows, key=lambda one: (one[3], one[0] != "s")):
+    for phase, flow, thread, t in sorted(rank.log.flows, key=lambda flow_event: (flow_event[3], flow_event[0] != "s")):
         worker = rank.thread_workers.get(thread, -1)
         before = open_flows.get(flow)
         if phase != "s" and before is not None and worker >= 0:
@@ -172,9 +172,9 @@ def _intervals(rank: Rank, tolerance_ns: int, odd: ThreadFindings, steps: re.Pat
         if fitting:
             # What becomes shorter may no longer be the outer one of two that begin together.
             log.end[rows] = fit(*columns, tolerance_ns)
-    parent, ended, cut_by = nest(*read_only(*columns))
-    odd.cut += int((log.end[rows] - ended > tolerance_ns)[cut_by >= 0].sum())
-    return Intervals(rows, columns[0], columns[1], ended, parent)
+    parent, cut_ends, cut_by = nest(*read_only(*columns))
+    odd.cut += int((log.end[rows] - cut_ends > tolerance_ns)[cut_by >= 0].sum())
+    return Intervals(rows, columns[0], columns[1], cut_ends, parent)
 
 
 def _blocking(rank: Rank, inside: Intervals) -> list[int]:
@@ -230,8 +230,12 @@ def _waited_for(rank: Rank, row: int, begin: int, end: int) -> tuple[Activity | 
     if thread not in rank.of_thread:
         return None, False
     # Of what this thread called, what ended last while it waited.
-    ended = [one for one in rank.of_thread[thread].between(begin - _LOOK_BACK_NS, begin) if begin < one.end <= end]
-    return max(ended, key=lambda activity: activity.end, default=None), True
+    ended_activities = [
+        launched
+        for launched in rank.of_thread[thread].between(begin - _LOOK_BACK_NS, begin)
+        if begin < launched.end <= end
+    ]
+    return max(ended_activities, key=lambda activity: activity.end, default=None), True
 
 
 _LOOK_BACK_NS: Final = 10_000_000_000
@@ -286,15 +290,15 @@ def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: Inte
     rested: dict[int, int] = {}
     number = operators.of(classes.PYTHON, "backward pass")
     for together, stated in _waited_passes(rank, inside, passes):
-        begin, _, first = min(together)
-        end, last = max((end, worker) for _, end, worker in together)
-        spans.message(AUTOGRAD, main, begin, first, begin)
+        begin, _, first_worker = min(together)
+        end, last_worker = max((end, worker) for _, end, worker in together)
+        spans.message(AUTOGRAD, main, begin, first_worker, begin)
         for wait_begin, wait_end in _between(begin, end, own_work):
             spans.span(main, wait_begin, wait_end, ActivityType.WAITING, number, inferred=not stated)
-            spans.message(AUTOGRAD, last, wait_end, main, wait_end)
-        before = inside.end[top & (inside.worker == first) & (inside.end <= begin)]
-        since = max(int(before.max()) if len(before) else rank.origin, rested.get(first, rank.origin))
-        spans.span(first, since, begin, ActivityType.WAITING, inferred=True)
+            spans.message(AUTOGRAD, last_worker, wait_end, main, wait_end)
+        before = inside.end[top & (inside.worker == first_worker) & (inside.end <= begin)]
+        since = max(int(before.max()) if len(before) else rank.origin, rested.get(first_worker, rank.origin))
+        spans.span(first_worker, since, begin, ActivityType.WAITING, inferred=True)
         for pass_begin, pass_end, worker in together:
             spans.span(worker, pass_begin, pass_end, ActivityType.BUSY, number, inferred=True)
             rested[worker] = pass_end

@@ -84,26 +84,28 @@ def agree(table: SpanTable, parts: Sequence[Evidence]) -> Agreed:
 
 def _use_of_threads(thread: I64, kin: Family, recorded: Columns) -> Threads:
     stated = np.flatnonzero(thread >= 0)
-    first, last = numbers_below(kin.parent, np.argsort(kin.depth, kind="stable"))
+    first_below, last_below = numbers_below(kin.parent, np.argsort(kin.depth, kind="stable"))
     thread, start, end = thread[stated], recorded.start[stated], recorded.end[stated]
-    mixed = _mixed(thread, Times(start, end), first[stated], last[stated])
+    mixed = _mixed(thread, Times(start, end), first_below[stated], last_below[stated])
     sound = ~np.isin(thread, mixed)
     spans = pl.DataFrame({"thread": thread[sound], "start": start[sound], "end": end[sound]})
     # A stretch begins where all that began before has ended.
-    ended = pl.col("end").cum_max().shift(1).over("thread")
+    ended_before = pl.col("end").cum_max().shift(1).over("thread")
     stretches = (
         spans.with_columns(length=pl.col("start") - pl.col("end"))
         .sort("thread", "start", "length")
-        .with_columns(stretch=(ended.is_null() | (pl.col("start") >= ended)).cum_sum())
+        .with_columns(stretch=(ended_before.is_null() | (pl.col("start") >= ended_before)).cum_sum())
         .group_by("stretch", maintain_order=True)
         .agg(pl.col("thread").first(), pl.col("start").first(), pl.col("end").max())
     )
     return Threads(mixed, *(stretches[name].to_numpy() for name in ("thread", "start", "end")))
 
 
-def _mixed(thread: I64, times: Times, first: I64, last: I64) -> I64:
+def _mixed(thread: I64, times: Times, first_below: I64, last_below: I64) -> I64:
     """Return the threads of which two spans overlap although neither is above the other."""
     distinct, number = np.unique(thread, return_inverse=True)
-    order = np.lexsort((first, -times.end, times.start, number))
-    mixed = mixed_threads(Times(times.start[order], times.end[order]), number[order], first[order], last[order])
+    order = np.lexsort((first_below, -times.end, times.start, number))
+    mixed = mixed_threads(
+        Times(times.start[order], times.end[order]), number[order], first_below[order], last_below[order]
+    )
     return distinct[np.flatnonzero(mixed)]

@@ -181,10 +181,12 @@ def shifts(table: SpanTable, spans: Columns, clocks: Clocks) -> tuple[I64, I64]:
     shift, uncertainty = np.zeros(len(spans.start), np.int64), np.zeros(len(spans.start), np.int64)
     child, sign, pair, bucket = _crossing(table, spans)
     if len(child):
-        place = {(code, when): number for number, (code, when) in enumerate(clocks.pairs.tolist())}
+        place = {(code, bucket_of_pair): number for number, (code, bucket_of_pair) in enumerate(clocks.pairs.tolist())}
         keys, key_of = np.unique(np.stack([pair, bucket]), axis=1, return_inverse=True)
-        row = np.array([place[code, when] for code, when in keys.T.tolist()], np.int64)[key_of.reshape(-1)]
-        shift[child], uncertainty[child] = -sign * clocks.offset[row], clocks.uncertainty[row]
+        pair_of_child = np.array([place[code, bucket_of_pair] for code, bucket_of_pair in keys.T.tolist()], np.int64)[
+            key_of.reshape(-1)
+        ]
+        shift[child], uncertainty[child] = -sign * clocks.offset[pair_of_child], clocks.uncertainty[pair_of_child]
     return shift, uncertainty
 
 
@@ -234,6 +236,6 @@ def most_common(low: I64, high: I64) -> tuple[int, int]:
     deepest = inside.max()
     if int(((low <= 0) & (high >= 0)).sum()) == deepest:
         return 0, 0
-    first = int(np.argmax(inside))
-    begin, end = int(times[order[first]]), int(times[order[first + 1]])
+    deepest_place = int(np.argmax(inside))
+    begin, end = int(times[order[deepest_place]]), int(times[order[deepest_place + 1]])
     return (begin + end) // 2, (end - begin + 1) // 2

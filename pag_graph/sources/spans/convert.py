@@ -81,7 +81,7 @@ def convert(source: Path, target: Path, *, form: str, replace: bool = False) -> 
     """
     with read_parts([source], form=form) as parts:
         requests = RequestParts(parts)
-        rows = pl.concat([request_rows(part) for part in requests]).sort(*REQUEST_ORDER)
+        rows = pl.concat([request_rows(requests_of_part) for requests_of_part in requests]).sort(*REQUEST_ORDER)
         return write_requests(requests, rows, convertible(rows), target, replace=replace)
 
 
@@ -130,17 +130,17 @@ def write_requests(
         message = "No request takes any time, or the root of every request is missing, so there is no path."
         raise TraceFormatError(message, "Give the files with the roots as well.", {"requests": rows.height})
     check_size(len(chosen), 1)
-    wanted = rows[chosen]
-    groups = [wanted[low:high] for low, high in in_portions(wanted["size"].to_numpy(), requests.held)]
+    chosen_rows = rows[chosen]
+    groups = [chosen_rows[low:high] for low, high in in_portions(chosen_rows["size"].to_numpy(), requests.held)]
     makers = requests.grouped([group["trace"].unique().to_list() for group in groups])
     measures = []
     for make, group in zip(makers, groups, strict=True):
-        whole = make()
-        measures.append(measure(whole, numbers_of(whole, group)))
+        requests_of_group = make()
+        measures.append(measure(requests_of_group, numbers_of(requests_of_group, group)))
     layout = lay_end_to_end(measures)
     counts = _not_written(rows[np.setdiff1d(np.arange(rows.height), chosen)])
     table = requests.table
-    digests = b"".join(digest for part in measures for digest in part.requests["digest"].to_list())
+    digests = b"".join(digest for group_measures in measures for digest in group_measures.requests["digest"].to_list())
     meta = TraceMeta(
         trace_id=fingerprint([("spans", digests)]),
         source=TraceSource(system="spans", version="", format=table.format),
@@ -189,26 +189,28 @@ def _events(
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield the files of events; `times` gets the real times of what has been written."""
     written = Written(np.zeros(len(layout.lanes), np.int64))
-    first = files = 0
+    first_number = files = 0
     for make, group in groups:
         requests = make()
         numbers = numbers_of(requests, group)
-        weights = _ROWS_PER_SPAN * np.diff(layout.spans[first : first + len(numbers) + 1]) + 2 * len(layout.lanes)
+        weights = _ROWS_PER_SPAN * np.diff(layout.spans[first_number : first_number + len(numbers) + 1]) + 2 * len(
+            layout.lanes
+        )
         for low, high in in_portions(weights, _FILE_ROWS):
-            piece = stretch(requests, layout, numbers[low:high], first + low)
+            piece = stretch(requests, layout, numbers[low:high], first_number + low)
             yield f"events-{files:05}", events(piece, written).select(TRACE_EVENTS.names).to_arrow().cast(TRACE_EVENTS)
             files += 1
-        times.append(_real_times(requests, numbers, first))
-        first += len(numbers)
+        times.append(_real_times(requests, numbers, first_number))
+        first_number += len(numbers)
 
 
-def _real_times(requests: Requests, chosen: I64, first: int) -> pl.DataFrame:
+def _real_times(requests: Requests, chosen: I64, first_number: int) -> pl.DataFrame:
     """Return one row per chosen request: epoch, ids, operation, real start, latency."""
     roots = requests.first[chosen]
     spans = requests.table.spans[requests.row[roots]]
     return pl.DataFrame(
         {
-            "epoch": 2 * (first + np.arange(len(chosen)) + 1),
+            "epoch": 2 * (first_number + np.arange(len(chosen)) + 1),
             "trace": pl.Series(requests.table.traces, dtype=pl.String).gather(spans["trace"]),
             "span": spans["id"],
             "operation": [requests.table.operations[code].label for code in requests.operation[roots].tolist()],

@@ -45,22 +45,22 @@ def records(form: str, text: bytes, pieces: Iterator[bytes], *, slice_bytes: int
         If it is no JSON; records may have been yielded before.
     """
     member = _MEMBERS[form]
-    first = begin_of_array(np.frombuffer(text, np.uint8), np.frombuffer(member.encode(), np.uint8))
+    array_begin = begin_of_array(np.frombuffer(text, np.uint8), np.frombuffer(member.encode(), np.uint8))
     bare = text.lstrip()[:1] == b"["
-    if first < 0 or bare != (not member):
+    if array_begin < 0 or bare != (not member):
         yield orjson.loads(text + b"".join(pieces))
         return
     # Of what stands around the elements nothing is needed but that it is JSON.
-    around, text = text[:first], text[first:]
-    begun = ended = False
-    while not ended:
-        place, ended = whole_elements(np.frombuffer(text, np.uint8))
+    around, text = text[:array_begin], text[array_begin:]
+    is_begun = is_ended = False
+    while not is_ended:
+        place, is_ended = whole_elements(np.frombuffer(text, np.uint8))
         body = text[:place].strip()
         if body:
-            yield _record(member, _elements(body, begun=begun))
-            begun = True
+            yield _record(member, _elements(body, is_begun=is_begun))
+            is_begun = True
         text = text[place:]
-        if not ended:
+        if not is_ended:
             appended = filled(b"", pieces, following(text, slice_bytes))
             if not appended:
                 break
@@ -75,16 +75,16 @@ def following(text: bytes, slice_bytes: int) -> int:
 
 def filled(text: bytes, pieces: Iterator[bytes], size: int) -> bytes:
     """Return text with as many pieces behind it as make it so long."""
-    parts, length = [text], len(text)
+    texts, length = [text], len(text)
     while length < size and (piece := next(pieces, b"")):
-        parts.append(piece)
+        texts.append(piece)
         length += len(piece)
-    return b"".join(parts)
+    return b"".join(texts)
 
 
-def _elements(body: bytes, *, begun: bool) -> Any:
+def _elements(body: bytes, *, is_begun: bool) -> Any:
     """Return the elements that a text holds; of all but the first slice it begins with a comma."""
-    if not begun:
+    if not is_begun:
         return orjson.loads(b"[" + body + b"]")
     # With a value in place of what was read before, a comma that is missing or too many is no JSON here either.
     return orjson.loads(b"[0" + body + b"]")[1:]

@@ -72,7 +72,7 @@ def events(piece: Stretch, written: Written) -> pl.DataFrame:
         Columns of `TRACE_EVENTS`, by worker and time.
     """
     links = _links(piece)
-    parts = [
+    frames = [
         _activities(piece),
         _waits(piece),
         _between(piece),
@@ -81,11 +81,11 @@ def events(piece: Stretch, written: Written) -> pl.DataFrame:
         _epoch_ends(piece),
     ]
     if not piece.first:
-        parts.append(_before_all(piece.layout))
+        frames.append(_before_all(piece.layout))
     if piece.first + piece.count == len(piece.layout.begin):
-        parts.append(_after_all(piece.layout))
+        frames.append(_after_all(piece.layout))
     written.links += len(links.child)
-    rows = pl.concat(parts).with_columns(
+    rows = pl.concat(frames).with_columns(
         # Spans that end together end from the inside out.
         turn=pl.when(pl.col("phase") == _END).then(-pl.col("span")).otherwise("span")
     )
@@ -118,12 +118,12 @@ def _rows(count: int, **columns: Any) -> pl.DataFrame:
 
 def _activities(piece: Stretch) -> pl.DataFrame:
     requests = piece.requests
-    span, where = piece.members, piece.worker[piece.members]
+    span, worker = piece.members, piece.worker[piece.members]
     start, end = (times[span] + piece.move[span] for times in (requests.spans.start, requests.spans.end))
-    same: dict[str, Any] = {"span": span, "worker": where, "operator": requests.operation[span]}
+    common_columns: dict[str, Any] = {"span": span, "worker": worker, "operator": requests.operation[span]}
     begins = _rows(
         len(span),
-        **same,
+        **common_columns,
         t_ns=start,
         phase=_BEGIN,
         step=_START,
@@ -134,7 +134,7 @@ def _activities(piece: Stretch) -> pl.DataFrame:
     # A span without duration ends where it begins.
     stops = _rows(
         len(span),
-        **same,
+        **common_columns,
         t_ns=end,
         phase=np.where(end > start, _END, _BEGIN),
         step=_STOP,
@@ -159,11 +159,11 @@ def _waits(piece: Stretch) -> pl.DataFrame:
     chosen = piece.worker[requests.waiting.span] >= 0
     span = requests.waiting.span[chosen]
     begin, end = requests.waiting.begin[chosen], requests.waiting.end[chosen]
-    same = {"span": span, "worker": piece.worker[span]}
+    common_columns = {"span": span, "worker": piece.worker[span]}
     at_start = begin == requests.spans.start[span]
     starts = _rows(
         len(span),
-        **same,
+        **common_columns,
         t_ns=begin + piece.move[span],
         phase=np.where(at_start, _BEGIN, _WAIT_START),
         step=_FIRST_WAIT,
@@ -174,7 +174,7 @@ def _waits(piece: Stretch) -> pl.DataFrame:
     )
     stops = _rows(
         len(span),
-        **same,
+        **common_columns,
         t_ns=end + piece.move[span],
         phase=_WAIT_STOP,
         kind=str(EventKind.STOP),
@@ -190,20 +190,20 @@ def _between(piece: Stretch) -> pl.DataFrame:
     start, end = (times[outer] + piece.move[outer] for times in (spans.start, spans.end))
     order = np.lexsort((outer, start, piece.worker[outer]))
     outer, start, end = outer[order], start[order], end[order]
-    where = piece.worker[outer]
+    worker = piece.worker[outer]
     stops = _rows(
-        len(outer), worker=where, t_ns=start, phase=_BEGIN, span=outer, step=_FREE_STOP, kind=str(EventKind.STOP)
+        len(outer), worker=worker, t_ns=start, phase=_BEGIN, span=outer, step=_FREE_STOP, kind=str(EventKind.STOP)
     )
-    final = np.flatnonzero(np.diff(where, append=-1))
+    final = np.flatnonzero(np.diff(worker, append=-1))
     after = np.append(outer[1:], 0)
     called, below = sender_is_elsewhere(piece.requests, after), spans.parent[after] >= 0
-    stays, called[final], below[final] = _next_stays(layout, where[final], piece.first + piece.count)
+    stays, called[final], below[final] = _next_stays(layout, worker[final], piece.first + piece.count)
     is_over = np.zeros(len(outer), np.bool_)
     is_over[final[~stays]] = True
     # Some spans end in the instant they begin in.
     instant = start == end
     rows = _frees(
-        where,
+        worker,
         end,
         (called, below, is_over),
         phase=np.where(instant, _BEGIN, _FREE),

@@ -183,7 +183,7 @@ def read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
         pieces = _checked(file, decode(file, stopped=stops.append))
         head = next(pieces, b"")
         if name == otlp_json.FORMAT and _is_binary(head[:_HEAD]):
-            damaged = sum(otlp_protobuf.read(part, rows) for part in otlp_protobuf.slices(head, pieces))
+            damaged = sum(otlp_protobuf.read(content, rows) for content in otlp_protobuf.slices(head, pieces))
         else:
             damaged = _read_json(file, name, head, pieces, rows)
     except OSError as error:
@@ -240,12 +240,14 @@ def _read_json(file: Path, name: str, head: bytes, pieces: Iterator[bytes], rows
             _take(file, name, record, rows)
     except orjson.JSONDecodeError as error:
         if not is_large and content.count(b"\n", 0, len(content.rstrip())):
-            return _read_lines(file, name, iter(content.splitlines()), rows, whole=error)
+            return _read_lines(file, name, iter(content.splitlines()), rows, document_error=error)
         raise TraceFormatError(*unreadable(file, "JSON", error)) from error
     return 0
 
 
-def _read_lines(file: Path, name: str, lines: Iterator[bytes], rows: SpanRows, whole: Exception | None = None) -> int:
+def _read_lines(
+    file: Path, name: str, lines: Iterator[bytes], rows: SpanRows, document_error: Exception | None = None
+) -> int:
     damaged = good = 0
     for line in lines:
         if not line.strip():
@@ -255,25 +257,25 @@ def _read_lines(file: Path, name: str, lines: Iterator[bytes], rows: SpanRows, w
             damaged += 1
             continue
         # Of a damaged document a line may be JSON by itself, and then is no record.
-        if whole is not None and not FORMS[name].is_record(record):
+        if document_error is not None and not FORMS[name].is_record(record):
             continue
         good += 1
         _take(file, name, record, rows)
-    if not good and whole is not None:
-        raise TraceFormatError(*unreadable(file, "JSON", whole)) from whole
+    if not good and document_error is not None:
+        raise TraceFormatError(*unreadable(file, "JSON", document_error)) from document_error
     return damaged
 
 
 def _lines(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    begun = [head]
+    open_line = [head]
     for piece in pieces:
         cut = piece.rfind(b"\n")
         if cut < 0:
-            begun.append(piece)
+            open_line.append(piece)
             continue
-        yield from (b"".join(begun) + piece[:cut]).splitlines()
-        begun = [piece[cut + 1 :]]
-    yield from b"".join(begun).splitlines()
+        yield from (b"".join(open_line) + piece[:cut]).splitlines()
+        open_line = [piece[cut + 1 :]]
+    yield from b"".join(open_line).splitlines()
 
 
 def _parsed(line: bytes) -> Any:

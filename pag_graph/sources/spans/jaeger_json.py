@@ -101,8 +101,14 @@ def _add_together(lists: list[list[Any]], places: list[dict[str, Place]], rows: 
         return False
     if not are_times(start, _LATEST) or not are_times(duration, _LONGEST):
         return False
-    owners = chain.from_iterable(repeat(here, len(of)) for here, of in zip(places, lists, strict=True))
-    place = [here.get(key) or _place_inside(span, rows) for here, key, span in zip(owners, process, spans, strict=True)]
+    owners = chain.from_iterable(
+        repeat(places_of_trace, len(spans_of_trace))
+        for places_of_trace, spans_of_trace in zip(places, lists, strict=True)
+    )
+    place = [
+        places_of_trace.get(key) or _place_inside(span, rows)
+        for places_of_trace, key, span in zip(owners, process, spans, strict=True)
+    ]
     operation = rows.operations_of(place, name)
     kind, thread, flags = _tags_together(tags, rows)
     for row, span in enumerate(spans):
@@ -112,7 +118,7 @@ def _add_together(lists: list[list[Any]], places: list[dict[str, Place]], rows: 
     starts = np.array(start, np.int64) * TICK_NS
     ends = starts + np.array(duration, np.int64) * TICK_NS
     stated = _references_together(spans, references, trace, code, rows)
-    processes = [where.process for where in place]
+    processes = [one_place.process for one_place in place]
     rows.add_many((code, number, kind, starts, ends, processes, operation, thread, flags), stated)
     return True
 
@@ -137,8 +143,8 @@ def _references_together(
         for row, (span, references, trace_id, own_code) in enumerate(zip(spans, stated, trace, code, strict=True))
         for reference in (_stated(references, trace_id, own_code, rows) if references else _above(span, own_code))
     ]
-    row, kind, where, target = zip(*stated_rows, strict=True) if stated_rows else ((), (), (), ())
-    return row, kind, where, target
+    row, kind, trace_codes, target = zip(*stated_rows, strict=True) if stated_rows else ((), (), (), ())
+    return row, kind, trace_codes, target
 
 
 def _places(stated: Any, rows: SpanRows) -> dict[str, Place]:
@@ -184,8 +190,8 @@ def _add(span: dict[str, Any], default_trace: str, places: dict[str, Place], row
     if operation is None:
         operation = rows.operation(place, name)
     row = rows.add(code, number, kind, times, place.process, operation, thread, flags)
-    for kind_of, where, target in _stated(references, trace, code, rows) if references else _above(span, code):
-        rows.refer(row, kind_of, where, target)
+    for kind_of, trace_code, target in _stated(references, trace, code, rows) if references else _above(span, code):
+        rows.refer(row, kind_of, trace_code, target)
     return True
 
 
@@ -201,7 +207,7 @@ def _stated(references: Any, trace: str, code: int, rows: SpanRows) -> list[tupl
     for reference in references if type(references) is list else ():
         if type(reference) is not dict:
             continue
-        target, where = reference.get("spanID"), reference.get("traceID")
+        target, target_trace = reference.get("spanID"), reference.get("traceID")
         if not (target := target if type(target) is str else text(target)):
             continue
         if "startTime" in reference:
@@ -210,11 +216,11 @@ def _stated(references: Any, trace: str, code: int, rows: SpanRows) -> list[tupl
             continue
         stated = reference.get("refType")
         kind = _REFERENCES.get(stated if type(stated) is str else text(stated), FOLLOWS_FROM)
-        where = where if type(where) is str else text(where)
-        if not where or where == trace:
+        target_trace = target_trace if type(target_trace) is str else text(target_trace)
+        if not target_trace or target_trace == trace:
             valid.append((kind, code, target))
         else:
-            valid.append((kind, rows.traces.code(where), target))
+            valid.append((kind, rows.traces.code(target_trace), target))
     return valid
 
 

@@ -117,16 +117,16 @@ def measure(requests: Requests, chosen: I64) -> Measures:
     span, request = members[outer], number[outer]
     order = np.lexsort((span, spans.start[span], spans.lane[span], request))
     span, request = span[order], request[order]
-    first = np.flatnonzero((np.diff(request, prepend=-1) != 0) | (np.diff(spans.lane[span], prepend=-1) != 0))
-    last = np.append(first[1:], len(span)) - 1
-    begun = span[first]
+    begins = np.flatnonzero((np.diff(request, prepend=-1) != 0) | (np.diff(spans.lane[span], prepend=-1) != 0))
+    ends = np.append(begins[1:], len(span)) - 1
+    first_spans = span[begins]
     stays = {
-        "request": request[first],
-        "process": requests.process[begun],
-        "lane": requests.lane[begun],
-        "end": spans.end[span[last]],
-        "called": sender_is_elsewhere(requests, begun),
-        "below": spans.parent[begun] >= 0,
+        "request": request[begins],
+        "process": requests.process[first_spans],
+        "lane": requests.lane[first_spans],
+        "end": spans.end[span[ends]],
+        "called": sender_is_elsewhere(requests, first_spans),
+        "below": spans.parent[first_spans] >= 0,
     }
     return Measures(rows, pl.DataFrame(stays))
 
@@ -146,10 +146,13 @@ def lay_end_to_end(measures: Sequence[Measures]) -> Layout:
     InvalidParameterError
         If lanes times epochs are more than two million.
     """
-    rows = pl.concat([part.requests for part in measures])
-    before = np.cumsum([0, *(part.requests.height for part in measures)]).tolist()
+    rows = pl.concat([part_measures.requests for part_measures in measures])
+    before = np.cumsum([0, *(part_measures.requests.height for part_measures in measures)]).tolist()
     stays = pl.concat(
-        [part.stays.with_columns(pl.col("request") + first) for part, first in zip(measures, before, strict=False)]
+        [
+            part_measures.stays.with_columns(pl.col("request") + first_number)
+            for part_measures, first_number in zip(measures, before, strict=False)
+        ]
     )
     low, length = rows["low"].to_numpy(), (rows["high"] - rows["low"]).to_numpy()
     if float(length.astype(np.float64).sum()) > _MOST_NS:
@@ -212,8 +215,8 @@ def sender_is_elsewhere(requests: Requests, span: I64) -> Flags:
     """Tell which spans are called from another lane, by a span that had begun."""
     spans = requests.spans
     parent = np.maximum(spans.parent[span], 0)
-    begun = spans.start[parent] <= spans.called[span]
-    elsewhere: Flags = (spans.parent[span] >= 0) & begun & (spans.lane[parent] != spans.lane[span])
+    had_begun = spans.start[parent] <= spans.called[span]
+    elsewhere: Flags = (spans.parent[span] >= 0) & had_begun & (spans.lane[parent] != spans.lane[span])
     return elsewhere
 
 

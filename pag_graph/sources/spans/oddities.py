@@ -50,11 +50,11 @@ class Odd(NamedTuple):
 def together(parts: Iterable[Mapping[str, Odd]]) -> dict[str, Odd]:
     """Return what is odd about all of some parts."""
     sums: dict[str, Odd] = {}
-    for part in parts:
-        for name, odd in part.items():
+    for odd_of_part in parts:
+        for name, odd in odd_of_part.items():
             so_far = sums.get(name, Odd(0))
             greatest, limit = (
-                max((value for value in pair if value is not None), default=None)
+                max((number for number in pair if number is not None), default=None)
                 for pair in ((so_far.most, odd.most), (so_far.limit, odd.limit))
             )
             sums[name] = Odd(so_far.often + odd.often, greatest, limit)

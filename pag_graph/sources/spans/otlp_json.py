@@ -94,7 +94,7 @@ def resource_process(attributes: dict[str, str]) -> Process:
     return Process(
         attributes.get("service.name") or "unknown-service",
         name or attributes.get("host.ip", ""),
-        " ".join(part for part in spaces if part),
+        " ".join(space for space in spaces if space),
         bool(name),
     )
 
@@ -144,7 +144,7 @@ def _add_together(spans: list[Any], places: list[Place], rows: SpanRows) -> bool
     rows.add_many(
         (
             *(code, number, [kind_of[kind] for kind in kinds], start, end),
-            *([where.process for where in places], operation, thread, flags),
+            *([place.process for place in places], operation, thread, flags),
         ),
         _references_together(parents, linked, code, rows),
     )
@@ -163,7 +163,7 @@ def _references_together(
         stated = [(row, CHILD_OF, code[row], parent) for row in owner if (parent := _id(parents[row]))]
     for row, links in enumerate(linked):
         if links:
-            stated += [(row, LINK, where, target) for where, target in _links(links, code[row], rows)]
+            stated += [(row, LINK, trace_code, target) for trace_code, target in _links(links, code[row], rows)]
     return list(zip(*stated, strict=True)) or ((), (), (), ())
 
 
@@ -213,8 +213,8 @@ def _add(span: dict[str, Any], place: Place, rows: SpanRows) -> bool:
     row = rows.add(code, number, _kind(get("kind")), times, place.process, operation, thread, flags)
     if parent := _id(get("parentSpanId")):
         rows.refer(row, CHILD_OF, code, parent)
-    for where, target in _links(get("links"), code, rows):
-        rows.refer(row, LINK, where, target)
+    for trace_code, target in _links(get("links"), code, rows):
+        rows.refer(row, LINK, trace_code, target)
     return True
 
 
@@ -222,12 +222,12 @@ def _links(stated: Any, code: int, rows: SpanRows) -> list[tuple[int, str]]:
     """Return the links of a span: code of the trace, and id."""
     links = []
     for link in _dicts(stated):
-        target, where = _id(link.get("spanId")), _id(link.get("traceId"))
+        target, trace = _id(link.get("spanId")), _id(link.get("traceId"))
         if "startTimeUnixNano" in link:
             # A whole span, where none is looked for.
             rows.drop("span_unreadable")
         elif target:
-            links.append((rows.traces.code(where) if where else code, target))
+            links.append((rows.traces.code(trace) if trace else code, target))
     return links
 
 

@@ -122,9 +122,9 @@ def slices(head: bytes, pieces: Iterator[bytes], *, slice_bytes: int = SLICE) ->
         content += appended
         exports, unfinished = split(content)
         if exports.begin[0]:
-            whole = len(content) - unfinished
-            yield content[:whole]
-            content = content[whole:]
+            exports_end = len(content) - unfinished
+            yield content[:exports_end]
+            content = content[exports_end:]
     if content:
         yield content
 
@@ -177,24 +177,24 @@ def _processes(content: bytes, groups: _Level, rows: SpanRows) -> tuple[I64, lis
 
 
 def _attributes(
-    content: bytes, data: U8, pairs: _Ranges, wanted: tuple[bytes, ...] | None = None
+    content: bytes, data: U8, pairs: _Ranges, keys_wanted: tuple[bytes, ...] | None = None
 ) -> list[tuple[int, bytes, str]]:
-    """Return index, key and value as text of attributes; with `wanted`, of those keys alone."""
+    """Return index, key and value as text of attributes; with `keys_wanted`, of those keys alone."""
     level = _Level(data, pairs)
     keys, values = level.bytes_of(1), level.bytes_of(2)
     chosen = np.arange(level.size)
-    if wanted is not None:
-        sizes = np.array([len(key) for key in wanted])
+    if keys_wanted is not None:
+        sizes = np.array([len(key) for key in keys_wanted])
         chosen = np.flatnonzero(np.isin(keys.end - keys.begin, sizes))
-    named = [(index, content[keys.begin[index] : keys.end[index]]) for index in chosen.tolist()]
-    named = [(index, key) for index, key in named if wanted is None or key in wanted]
-    index = np.array([index for index, _ in named], np.int64)
+    keyed = [(index, content[keys.begin[index] : keys.end[index]]) for index in chosen.tolist()]
+    keyed = [(index, key) for index, key in keyed if keys_wanted is None or key in keys_wanted]
+    index = np.array([index for index, _ in keyed], np.int64)
     stated = _Level(data, _Ranges(index, values.begin[index], values.end[index]))
-    texts, whole = stated.bytes_of(_TEXT), stated.number(_WHOLE, VARINT, _ABSENT)
+    texts, numbers = stated.bytes_of(_TEXT), stated.number(_WHOLE, VARINT, _ABSENT)
     attributes = []
-    for place, (pair, key) in enumerate(named):
+    for place, (pair, key) in enumerate(keyed):
         as_text = _text(content[texts.begin[place] : texts.end[place]])
-        attributes.append((pair, key, as_text or (str(whole[place]) if whole[place] != _ABSENT else "")))
+        attributes.append((pair, key, as_text or (str(numbers[place]) if numbers[place] != _ABSENT else "")))
     return attributes
 
 
@@ -207,7 +207,7 @@ def _add(content: bytes, spans: _Level, of_process: tuple[I64, list[str], I64], 
     good &= (start > 0) & (start < LATEST_NS) & (end - np.maximum(start, 0) <= LONGEST_NS)
     if lost := int((~good).sum()):
         rows.drop("span_unreadable", lost)
-    kept = np.flatnonzero(good)
+    good_rows = np.flatnonzero(good)
     row_of = np.cumsum(good) - 1
     short = end < start
     flags = np.where(short, NO_DURATION, 0)
@@ -226,8 +226,8 @@ def _add(content: bytes, spans: _Level, of_process: tuple[I64, list[str], I64], 
     kinds[(kinds < 0) | (kinds >= len(KINDS))] = INTERNAL
     texts: dict[bytes, str] = {}
     operations = []
-    named = (names.begin[kept], names.end[kept], owner[kept])
-    for begin, until, group in zip(*(column.tolist() for column in named), strict=True):
+    name_columns = (names.begin[good_rows], names.end[good_rows], owner[good_rows])
+    for begin, until, group in zip(*(column.tolist() for column in name_columns), strict=True):
         name = content[begin:until]
         if name not in texts:
             texts[name] = _text(name)
@@ -238,15 +238,15 @@ def _add(content: bytes, spans: _Level, of_process: tuple[I64, list[str], I64], 
     references = _references(content, spans, (trace_codes, parents, good), rows)
     rows.add_columns(
         {
-            "trace": trace_codes[kept],
-            "id": [ids[index] for index in kept.tolist()],
-            "kind": kinds[kept],
-            "start": start[kept],
-            "end": np.where(short, start, end)[kept],
-            "process": processes[kept],
+            "trace": trace_codes[good_rows],
+            "id": [ids[index] for index in good_rows.tolist()],
+            "kind": kinds[good_rows],
+            "start": start[good_rows],
+            "end": np.where(short, start, end)[good_rows],
+            "process": processes[good_rows],
             "operation": np.array(operations, np.int64),
-            "thread": threads[kept],
-            "flags": flags[kept],
+            "thread": threads[good_rows],
+            "flags": flags[good_rows],
         },
         references.with_columns(row=pl.Series(row_of[references["row"].to_numpy()])),
     )
@@ -260,8 +260,8 @@ def _references(
     stated = [(row, CHILD_OF, int(traces[row]), parent) for row, parent in enumerate(parents) if parent and good[row]]
     ranges = spans.messages(_LINKS)
     links = _Level(spans.data, ranges)
-    targets, where = _hex(content, links.bytes_of(_ID)), _hex(content, links.bytes_of(_TRACE))
-    for row, target, trace in zip(ranges.owner.tolist(), targets, where, strict=True):
+    targets, target_traces = _hex(content, links.bytes_of(_ID)), _hex(content, links.bytes_of(_TRACE))
+    for row, target, trace in zip(ranges.owner.tolist(), targets, target_traces, strict=True):
         if target and good[row]:
             stated.append((row, LINK, rows.traces.code(trace) if trace else int(traces[row]), target))
     schema = {"row": pl.Int64, "type": pl.Int8, "trace": pl.Int32, "id": pl.String}

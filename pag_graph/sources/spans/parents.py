@@ -63,18 +63,18 @@ def family(table: SpanTable) -> Family:
     O(n log n). A parent is the first CHILD_OF that exists in the trace, else the first FOLLOWS_FROM.
     """
     rank = _ranks(table)
-    kept, client_of, repeats = _without_repeats(table, rank)
+    rows_kept, client_of, repeats = _without_repeats(table, rank)
     place = np.full(table.rows, -1, np.int64)
-    place[kept] = np.arange(len(kept))
-    resolved, missing, foreign = _resolved(table, kept, client_of)
-    parent, follows, links = _parents(resolved, place, kept, client_of)
-    own_rank = rank[kept]
+    place[rows_kept] = np.arange(len(rows_kept))
+    resolved, missing, foreign = _resolved(table, rows_kept, client_of)
+    parent, follows, links = _parents(resolved, place, rows_kept, client_of)
+    own_rank = rank[rows_kept]
     above, root, depth, cut = climb(parent, own_rank)
-    stated = np.zeros(len(kept), np.bool_)
+    stated = np.zeros(len(rows_kept), np.bool_)
     stated[place[missing]] = True
     lost = (stated & (above < 0)) | cut
     return Family(
-        row=kept,
+        row=rows_kept,
         parent=above,
         follows=follows,
         root=root,
@@ -135,11 +135,11 @@ def _without_repeats(table: SpanTable, rank: I64) -> tuple[I64, dict[int, int], 
     return np.flatnonzero(~dropped), client_of, int(dropped.sum())
 
 
-def _resolved(table: SpanTable, kept: I64, client_of: dict[int, int]) -> tuple[pl.DataFrame, I64, int]:
+def _resolved(table: SpanTable, rows_kept: I64, client_of: dict[int, int]) -> tuple[pl.DataFrame, I64, int]:
     """Return references (row, type, order, target row), rows that state parents in vain, and links to other traces."""
     trace_of = table.spans["trace"]
     stays = np.zeros(table.rows, np.bool_)
-    stays[kept] = True
+    stays[rows_kept] = True
     references = table.references.with_row_index("order").filter(pl.Series(stays).gather(table.references["row"]))
     within = references["trace"] == trace_of.gather(references["row"])
     foreign = int((~within).sum())
@@ -171,9 +171,9 @@ def _halved(table: SpanTable, joined: pl.DataFrame, client_of: dict[int, int]) -
 
 
 def _parents(
-    resolved: pl.DataFrame, place: I64, kept: I64, client_of: dict[int, int]
+    resolved: pl.DataFrame, place: I64, rows_kept: I64, client_of: dict[int, int]
 ) -> tuple[I64, Flags, tuple[I64, I64]]:
-    parent, follows = np.full(len(kept), -1, np.int64), np.zeros(len(kept), np.bool_)
+    parent, follows = np.full(len(rows_kept), -1, np.int64), np.zeros(len(rows_kept), np.bool_)
     stated = resolved.filter(pl.col("type") != LINK).sort("row", "type", "order")
     best = stated.unique("row", keep="first", maintain_order=True)
     rows = place[best["row"].to_numpy()]

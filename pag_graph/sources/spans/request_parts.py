@@ -44,8 +44,8 @@ class RequestParts:
         self._odd: list[dict[str, Odd]] = []
         evidence = []
         prepared: Prepared | None = None
-        for read in parts.tables:
-            self.table = read()
+        for read_table in parts.tables:
+            self.table = read_table()
             prepared = prepare(self.table)
             evidence.append(prepared.evidence)
         self._agreed = agree(self.table, evidence)
@@ -62,8 +62,8 @@ class RequestParts:
             yield self._whole
             return
         self._odd = []
-        for read in self._parts.tables:
-            requests = self._read(read)
+        for read_table in self._parts.tables:
+            requests = self._read(read_table)
             self._odd.append(requests.odd)
             yield requests
 
@@ -102,10 +102,10 @@ class RequestParts:
             return [partial(_same, self._whole)] * len(groups)
         if len(groups) == 1:
             return [partial(self.of_traces, groups[0])]
-        return [partial(self._read, read) for read in self._parts.grouped(groups)]
+        return [partial(self._read, read_table) for read_table in self._parts.grouped(groups)]
 
-    def _read(self, read: Callable[[], SpanTable]) -> Requests:
-        return self._made(read())
+    def _read(self, read_table: Callable[[], SpanTable]) -> Requests:
+        return self._made(read_table())
 
     def _made(self, table: SpanTable) -> Requests:
         return make_requests(table, prepare(table), self._agreed, sync=self._sync)

@@ -31,12 +31,12 @@ def in_portions(sizes: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
     [(0, 3), (3, 4), (4, 5)]
     """
     ranges: list[tuple[int, int]] = []
-    low = whole = 0
+    low = portion_size = 0
     for place, size in enumerate(sizes.tolist()):
-        if whole and size and whole + size > most:
+        if portion_size and size and portion_size + size > most:
             ranges.append((low, place))
-            low, whole = place, 0
-        whole += size
+            low, portion_size = place, 0
+        portion_size += size
     return [*ranges, (low, len(sizes))]
 
 
@@ -119,12 +119,14 @@ class Spill:
         """
         number = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         trace = np.concatenate([np.asarray(group, np.int64) for group in groups])
-        wanted = pl.DataFrame({"trace": trace, "bucket": number}, schema={"trace": pl.Int32, "bucket": pl.Int32})
+        group_of_trace = pl.DataFrame(
+            {"trace": trace, "bucket": number}, schema={"trace": pl.Int32, "bucket": pl.Int32}
+        )
         division = Spill(len(groups), self._folder.name)
         self._others.append(division)
         for low, high in self.parts(most):
             spans, references = self.read(low, high)
-            spans = spans.join(wanted, on="trace", maintain_order="left")
+            spans = spans.join(group_of_trace, on="trace", maintain_order="left")
             of_spans = references.join(spans.select("row", "bucket"), on="row", maintain_order="left")
             division._add(spans, of_spans)
         return division
@@ -162,12 +164,12 @@ class Spill:
 
     def of_traces(self, traces: Sequence[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return spans and references of some traces, by code, in the order in which they were added."""
-        wanted = pl.Series(sorted(set(traces)), dtype=pl.Int32)
-        buckets = np.unique(wanted.to_numpy() % BUCKETS).tolist()
+        trace_codes = pl.Series(sorted(set(traces)), dtype=pl.Int32)
+        buckets = np.unique(trace_codes.to_numpy() % BUCKETS).tolist()
         spans, references = [], []
         for bucket in buckets:
             of_bucket, stated = self.read(bucket, bucket + 1)
-            of_bucket = of_bucket.filter(pl.col("trace").is_in(wanted.implode()))
+            of_bucket = of_bucket.filter(pl.col("trace").is_in(trace_codes.implode()))
             spans.append(of_bucket)
             references.append(stated.join(of_bucket.select("row"), on="row", how="semi", maintain_order="left"))
         return pl.concat(spans).sort("row"), pl.concat(references).sort("row", maintain_order=True)
@@ -194,5 +196,5 @@ def _slice(file: Path, begins: NDArray[np.int64], low: int, high: int) -> pa.Tab
 
 def _sorted(slices: list[pa.Table]) -> pl.DataFrame:
     """Return one frame that holds the bytes of the slices and no others."""
-    whole = pl.DataFrame(pl.from_arrow(pa.concat_tables(slices).combine_chunks()))
-    return whole.sort("row", maintain_order=True)
+    combined = pl.DataFrame(pl.from_arrow(pa.concat_tables(slices).combine_chunks()))
+    return combined.sort("row", maintain_order=True)

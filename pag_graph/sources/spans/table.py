@@ -149,7 +149,7 @@ class _Codes:
     def in_order(self) -> tuple[list[Any], pl.Series]:
         """Return the values in order, and the new code of each old one."""
         values = sorted(self.codes)
-        place = {value: new for new, value in enumerate(values)}
+        place = {value: new_code for new_code, value in enumerate(values)}
         return values, pl.Series([place[value] for value in self.codes], dtype=pl.Int32)
 
 
@@ -241,9 +241,9 @@ class SpanRows:
         if count >= _MANY:
             self._flush()
             stated = _columns(references, _REFERENCE)
-            part = _columns(spans, _SPAN)
+            frame = _columns(spans, _SPAN)
             self.rows += count
-            self._keep(part, stated.with_columns(stated["row"] + (self.rows - count)))
+            self._keep(frame, stated.with_columns(stated["row"] + (self.rows - count)))
             return
         if len(self._spans) >= _CHUNK:
             self._flush()
@@ -257,10 +257,10 @@ class SpanRows:
     ) -> None:
         """Add many spans, as columns, and their references by `row` among these."""
         self._flush()
-        part = pl.DataFrame(dict(spans), schema=_SPAN)
+        frame = pl.DataFrame(dict(spans), schema=_SPAN)
         stated = references.select(pl.col("row") + self.rows, "type", "trace", "id").cast(pl.Schema(_REFERENCE))
-        self.rows += part.height
-        self._keep(part, stated)
+        self.rows += frame.height
+        self._keep(frame, stated)
 
     def _flush(self) -> None:
         spans, references = _frame(self._spans, _SPAN), _frame(self._references, _REFERENCE)
@@ -308,19 +308,19 @@ class SpanRows:
                 held=max(self.rows, self._held or 0),
             )
         self._write(self._spill)
-        spill, most = self._spill, self._held or 0
-        old = np.argsort(names.new["trace"].to_numpy())
+        spill, most_spans = self._spill, self._held or 0
+        old_codes = np.argsort(names.new["trace"].to_numpy())
 
         def grouped(groups: Sequence[Sequence[int]]) -> list[Callable[[], SpanTable]]:
-            division = spill.regrouped([old[group].tolist() for group in groups], most)
+            division = spill.regrouped([old_codes[group].tolist() for group in groups], most_spans)
             return [partial(_read_part, table, division, (group, group + 1)) for group in range(len(groups))]
 
         return SpanParts(
-            tables=[partial(_read_part, table, spill, ends) for ends in spill.parts(most)],
-            of_traces=lambda traces: table(spill.of_traces(old[traces].tolist())),
+            tables=[partial(_read_part, table, spill, ends) for ends in spill.parts(most_spans)],
+            of_traces=lambda traces: table(spill.of_traces(old_codes[traces].tolist())),
             grouped=grouped,
             rows=self.rows,
-            held=most,
+            held=most_spans,
         )
 
     def _names(self) -> _Names:
@@ -342,7 +342,7 @@ class SpanRows:
         if "row" in spans.columns:
             rows = pl.Series(np.searchsorted(spans["row"].to_numpy(), references["row"].to_numpy()), dtype=pl.Int32)
             spans, references = spans.drop("row"), references.with_columns(row=rows)
-        spans = spans.with_columns(_recoded(spans[name], new) for name, new in names.new.items())
+        spans = spans.with_columns(_recoded(spans[name], new_codes) for name, new_codes in names.new.items())
         references = references.with_columns(_recoded(references["trace"], names.new["trace"]))
         traces = spans["trace"].unique()
         other_trace = pl.when(pl.col("trace").is_in(traces.implode())).then("trace").otherwise(-1).cast(pl.Int32)
@@ -368,8 +368,8 @@ def _frame(rows: Sequence[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.Dat
 
 
 def _columns(columns: Sequence[Any], schema: Mapping[str, Any]) -> pl.DataFrame:
-    named = zip(schema.items(), columns, strict=True)
-    return pl.DataFrame([pl.Series(name, values, dtype=kind) for (name, kind), values in named])
+    named_columns = zip(schema.items(), columns, strict=True)
+    return pl.DataFrame([pl.Series(name, values, dtype=kind) for (name, kind), values in named_columns])
 
 
 def _read_part(
@@ -394,11 +394,11 @@ class SpanParts:
     """How many of them memory is to hold at a time."""
 
 
-def _recoded(codes: pl.Series, new: pl.Series) -> pl.Series:
-    if not new.len():
+def _recoded(codes: pl.Series, new_codes: pl.Series) -> pl.Series:
+    if not new_codes.len():
         return codes
     has_code = codes >= 0
-    return new.gather(codes.clip(lower_bound=0)).zip_with(has_code, codes).alias(codes.name)
+    return new_codes.gather(codes.clip(lower_bound=0)).zip_with(has_code, codes).alias(codes.name)
 
 
 def nanoseconds(value: Any, unit_ns: int) -> int | None:

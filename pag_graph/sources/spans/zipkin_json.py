@@ -42,7 +42,7 @@ _NOTHING: dict[str, Any] = {}
 def is_record(record: Any) -> bool:
     """Tell whether a JSON value is a span of Zipkin, or a list of such, or a list of lists, one per trace."""
     if isinstance(record, list):
-        inner = next((part for part in record if part != []), None)
+        inner = next((entry for entry in record if entry != []), None)
         return is_record(inner[0] if isinstance(inner, list) and inner else inner)
     return isinstance(record, dict) and "traceId" in record and "id" in record and "resourceSpans" not in record
 
@@ -66,11 +66,11 @@ def read(record: Any, rows: SpanRows) -> None:
 
 
 def _spans(record: Any) -> Iterator[Any]:
-    for part in record if isinstance(record, list) else [record]:
-        if isinstance(part, list):
-            yield from part
+    for entry in record if isinstance(record, list) else [record]:
+        if isinstance(entry, list):
+            yield from entry
         else:
-            yield part
+            yield entry
 
 
 def _add_together(spans: list[Any], rows: SpanRows) -> bool:
@@ -96,7 +96,7 @@ def _add_together(spans: list[Any], rows: SpanRows) -> bool:
     rows.add_many(
         (
             *(code, number, [kind_of[kind] for kind in kinds], begin, end),
-            *([where.process for where in place], operation, thread, flags),
+            *([one_place.process for one_place in place], operation, thread, flags),
         ),
         (owner, [CHILD_OF] * len(owner), [code[row] for row in owner], above),
     )
@@ -126,7 +126,7 @@ def _places_together(endpoints: list[dict[str, Any]], tags: list[dict[str, Any]]
     """Return the process of each span; what one was made of is looked at once."""
     keys = list(
         zip(
-            *([where.get(field) for where in endpoints] for field in ("serviceName", "ipv4", "ipv6")),
+            *([endpoint.get(field) for endpoint in endpoints] for field in ("serviceName", "ipv4", "ipv6")),
             *([stated.get(field) for stated in tags] for field in ("host.name", "service.instance.id")),
             strict=True,
         )
@@ -134,13 +134,13 @@ def _places_together(endpoints: list[dict[str, Any]], tags: list[dict[str, Any]]
     try:
         rows_of = {key: row for row, key in enumerate(keys)}
         place_of = {key: _place(endpoints[row], tags[row], rows) for key, row in rows_of.items()}
-        usual = all(part is None or type(part) is str for key in place_of for part in key)
+        usual = all(key_field is None or type(key_field) is str for key in place_of for key_field in key)
     except TypeError:  # lists and objects are no names
         usual = False
     if usual:
         return [place_of[key] for key in keys]
     # True and 1 are one key, and two texts.
-    return [_place(where, stated, rows) for where, stated in zip(endpoints, tags, strict=True)]
+    return [_place(endpoint, stated, rows) for endpoint, stated in zip(endpoints, tags, strict=True)]
 
 
 def _add(span: dict[str, Any], rows: SpanRows) -> bool:
