@@ -86,22 +86,7 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     if diagnosis.costs:
         lines.append("What could be given back, without time to save:")
         lines += [f"  {cost_text(cost)}" for cost in diagnosis.costs]
-    lines += ["", f"Critical path, {seconds(int(answer.steps['duration_ns'].sum()))} = the whole application:"]
-    for title, rows in answer.shares.items():
-        if title == "query" and len(rows) == 1:
-            continue
-        shares = [f"{path_row['key']} {path_row['share']:.0%}" for path_row in rows[:top]]
-        lines.append(f"  by {title}: " + ", ".join(shares) + (", ..." if len(rows) > top else ""))
-    if answer.plan_nodes:
-        shares = [
-            f"{node_row['name']} {seconds(node_row['path_ns'])}"
-            for node_row in answer.plan_nodes[:top]
-            if node_row["path_ns"]
-        ]
-        lines.append("  by plan node: " + ", ".join(shares))
-    lines.append(
-        f"  {answer.explained:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
-    )
+    lines += ["", *_path_lines(answer, top)]
     busy = diagnosis.core_ns
     core_time_ns = max(sum(busy.values()), 1)
     used, wasted, idle = (f"{busy[name] / core_time_ns:.0%}" for name in ("busy", "wasted", "idle"))
@@ -121,6 +106,24 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     if diagnosis.not_recorded:
         lines.append("Not in this log: " + "; ".join(missing.text for missing in diagnosis.not_recorded) + ".")
     return [printable(line) for line in lines]
+
+
+def _path_lines(answer: SparkAnswer, top: int) -> list[str]:
+    """Say where the time of the critical path went, by each of its divisions and by plan node."""
+    lines = [f"Critical path, {seconds(int(answer.steps['duration_ns'].sum()))} = the whole application:"]
+    for title, rows in answer.shares.items():
+        if title == "query" and len(rows) == 1:
+            continue
+        shares = [f"{path_row['key']} {path_row['share']:.0%}" for path_row in rows[:top]]
+        lines.append(f"  by {title}: " + ", ".join(shares) + (", ..." if len(rows) > top else ""))
+    if answer.plan_nodes:
+        timed = [node_row for node_row in answer.plan_nodes[:top] if node_row["path_ns"]]
+        times = [f"{node_row['name']} {seconds(node_row['path_ns'])}" for node_row in timed]
+        lines.append("  by plan node: " + ", ".join(times))
+    lines.append(
+        f"  {answer.explained:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
+    )
+    return lines
 
 
 def cost_text(cost: Cost) -> str:
