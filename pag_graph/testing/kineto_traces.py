@@ -153,9 +153,9 @@ class _Simulation:
         self.last: list[_Work] = []
         self.collectives = 0
 
-    def draw(self, low: int, high: int, *what: object) -> int:
+    def draw(self, low: int, high: int, *subject: object) -> int:
         """Draw a duration that does not depend on what else is planted."""
-        return random.Random(f"{self.job.seed} {what}").randint(low, high)  # noqa: S311 nothing is secret
+        return random.Random(f"{self.job.seed} {subject}").randint(low, high)  # noqa: S311 nothing is secret
 
     def planted(self, cause: str) -> Plant | None:
         return next((plant for plant in self.job.plants if plant.cause == cause), None)
@@ -267,15 +267,15 @@ class _Simulation:
             source = rank.works[COMPUTE]
             self.wait_for(rank, NETWORK, source)
             works.append(self.launch(rank, NETWORK, "ncclDevKernel_AllReduce_Sum_f32_RING", step, 0, [source]))
-        last = max(works, key=lambda work: (work.begin, -work.rank))
+        last_work = max(works, key=lambda work: (work.begin, -work.rank))
         transfer = int(self.draw(20_000, 30_000, "transfer", step, layer) * self.factor("slow_link"))
         for rank, work in zip(self.ranks, works, strict=True):
             rank.seq += 1
-            work.last, work.met = last, last.begin
-            work.end = last.begin + transfer + self.draw(0, 40, "leaves", rank.number, step, layer)
+            work.last, work.met = last_work, last_work.begin
+            work.end = last_work.begin + transfer + self.draw(0, 40, "leaves", rank.number, step, layer)
             work.seq = rank.seq
-            self.skews[self.collectives, rank.number] = last.begin - work.begin
-            self.transfers[self.collectives, rank.number] = work.end - last.begin
+            self.skews[self.collectives, rank.number] = last_work.begin - work.begin
+            self.transfers[self.collectives, rank.number] = work.end - last_work.begin
             ranks = list(range(self.job.ranks))
             facts: dict[str, object] = {"Collective name": "allreduce", "Process Group Name": "0"}
             facts |= {"Process Group Ranks": json.dumps(ranks), "Group size": len(ranks), "In msg nelems": 1000 + layer}

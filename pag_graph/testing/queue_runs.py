@@ -57,8 +57,8 @@ class QueueRun:
 
     def utilisation(self, workers: int) -> float:
         """Return what an epoch takes with so many workers, as a share of the period."""
-        part = self.work_ns / workers + self.coordination_ns * workers
-        return (_SHARE_OUT + 2 * _TRANSFER + part) / self.period_ns
+        share_ns = self.work_ns / workers + self.coordination_ns * workers
+        return (_SHARE_OUT + 2 * _TRANSFER + share_ns) / self.period_ns
 
 
 class Truth(NamedTuple):
@@ -135,9 +135,9 @@ class _Queue:
             shares[log.worker] = run.records // count + (place < run.records % count)
             self.send(_DATA, source, log, given_ns, given_ns + _TRANSFER, records=shares[log.worker])
             log.stop(given_ns + _TRANSFER)
-            part = run.work_ns / count * (1 + run.noise * self.chance.gauss(0, 1)) + run.coordination_ns * count
+            share_ns = run.work_ns / count * (1 + run.noise * self.chance.gauss(0, 1)) + run.coordination_ns * count
             log.start(given_ns + _TRANSFER, "processing", _WORK)
-            end = given_ns + _TRANSFER + max(1, int(part))
+            end = given_ns + _TRANSFER + max(1, int(share_ns))
             log.stop(end, _WORK)
             finished.append((end, place, log))
         source.start(given_ns, "waiting")

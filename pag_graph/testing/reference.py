@@ -204,7 +204,7 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
         _chain(worker, log, worker_intervals, end, open_epoch, graph, opened[worker], lives[worker])
         _messages(log, worker_intervals, trace, graph)
     _epochs(logs, rounds, end, lives, graph)
-    graph.traffic = traffic_of((read.event, read.sent.event) for log in logs for read in log if read.sent)
+    graph.traffic = traffic_of((reading.event, reading.sent.event) for log in logs for reading in log if reading.sent)
     return graph
 
 
@@ -256,9 +256,9 @@ def _lives(logs: list[list[_Item]], end: int, graph: Reference) -> list[_Life]:
             continue
         assert child is not None  # noqa: S101
         births[child] = item
-        first = kept_items[child][0]
-        edge = _edge(_vertex(item, 0), _vertex(first, 0), "spawn")
-        graph.edges.append(edge | {"read": first.id})
+        first_item = kept_items[child][0]
+        edge = _edge(_vertex(item, 0), _vertex(first_item, 0), "spawn")
+        graph.edges.append(edge | {"read": first_item.id})
     for worker, items in enumerate(kept_items):
         if births and worker not in births and items and items[0].t > 0:
             graph.findings["worker_without_spawn", worker, None, items[0].t] += 1
@@ -288,9 +288,9 @@ def _match(logs: list[list[_Item]], graph: Reference) -> defaultdict[int, set[in
         event = item.event
         if item.kind not in _READS:
             continue
-        data = ("data", event.channel, event.peer, event.worker, event.message_seq)
-        progress = ("progress", event.channel, event.peer, event.message_seq)
-        item.sent = sends.get(data if item.kind == "receive" else progress)
+        data_key = ("data", event.channel, event.peer, event.worker, event.message_seq)
+        progress_key = ("progress", event.channel, event.peer, event.message_seq)
+        item.sent = sends.get(data_key if item.kind == "receive" else progress_key)
         if item.sent is not None and event.worker in readers[item.sent.id]:
             # A worker reads a message once.
             item.sent = None
@@ -612,22 +612,22 @@ def _chain(
     life: _Life,
 ) -> None:
     """Vertices of a worker, and the edge between each two that follow each other."""
-    ended = {interval.unpark.order: interval for interval in intervals}
+    ended_intervals = {interval.unpark.order: interval for interval in intervals}
     kept_items = [item for item in log if not item.dropped]
     vertices: list[Row] = []
     base = worker * 2**40
     if not kept_items:
         vertices.append(_point(base + 1, log[0].event.epoch if log else open_epoch, 0, "run_start", base + 1))
     elif kept_items[0].t > 0 and life.birth is None:
-        first = kept_items[0]
-        vertices.append(_point(first.id - 1, first.event.epoch, 0, "run_start", first.id - 1))
+        first_item = kept_items[0]
+        vertices.append(_point(first_item.id - 1, first_item.event.epoch, 0, "run_start", first_item.id - 1))
     previous: _Item | None = None
     for item in kept_items:
         # Rows that are missing before one that is no vertex are missing before the next one that is.
         after = previous.order if previous else 0
-        lacks = any(row.after_gap for row in log[after : item.order])
+        lacks = any(missing_item.after_gap for missing_item in log[after : item.order])
         segment = vertices[-1]["segment"] if vertices else item.id
-        interval = ended.get(item.order)
+        interval = ended_intervals.get(item.order)
         if interval and interval.type == "waiting":
             arrival = _point(item.id - 1, item.event.epoch, interval.arrival, "arrival", item.id - 1)
             graph.edges.append(_edge(vertices[-1], arrival, "waiting", flags=int(interval.polled)))
@@ -673,34 +673,34 @@ def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval 
 
 def _messages(log: list[_Item], intervals: list[_Interval], trace: SmallTrace, graph: Reference) -> None:
     by_ender = {interval.ender.order: interval for interval in intervals if interval.ender}
-    for read in log:
-        if read.kind not in _READS or read.is_local or read.sent is None:
+    for reading in log:
+        if reading.kind not in _READS or reading.is_local or reading.sent is None:
             continue
-        interval = by_ender.get(read.order)
-        src, read_vertex = _vertex(read.sent, 0), _vertex(read, 0)
+        interval = by_ender.get(reading.order)
+        src, read_vertex = _vertex(reading.sent, 0), _vertex(reading, 0)
         dst = read_vertex
         if interval:
             unpark = interval.unpark
             dst = _point(unpark.id - 1, unpark.event.epoch, interval.arrival, "arrival", 0)
-        negative = read.t < read.sent.t
+        negative = reading.t < reading.sent.t
         arrival: int | None = None
-        if read.stated is not None:
-            arrival = max(read.stated, read.sent.t)
-        elif _of_one_process(read, trace):
-            arrival = read.sent.t
+        if reading.stated is not None:
+            arrival = max(reading.stated, reading.sent.t)
+        elif _of_one_process(reading, trace):
+            arrival = reading.sent.t
         elif interval:
             arrival = interval.arrival
         graph.edges.append(
             _edge(
                 src,
                 dst,
-                "data_message" if read.kind == "receive" else "progress_message",
-                channel=read.event.channel,
-                records=read.event.records,
-                bytes=read.event.bytes,
-                receive_buffer_ns=None if negative or arrival is None else read.t - arrival,
-                read=read.id,
-                flags=4 * (read.stated is None or read.stated < read.sent.t) + 2 * negative,
+                "data_message" if reading.kind == "receive" else "progress_message",
+                channel=reading.event.channel,
+                records=reading.event.records,
+                bytes=reading.event.bytes,
+                receive_buffer_ns=None if negative or arrival is None else reading.t - arrival,
+                read=reading.id,
+                flags=4 * (reading.stated is None or reading.stated < reading.sent.t) + 2 * negative,
                 alternatives=interval.alternatives if interval else 0,
             )
         )
@@ -741,13 +741,13 @@ def _rounds(logs: list[list[_Item]], lives: list[_Life], graph: Reference) -> li
     for epoch in sorted(ends):
         if unfinished and epoch >= unfinished[0]:
             break
-        first = min(
+        first_end = min(
             ends[epoch].values(),
             key=lambda item: (item.t, item.dropped is not None, rested(item), item.event.worker),
         )
-        close = max(first.t, begin)
+        close = max(first_end.t, begin)
         role = "round" if rows else "startup"
-        rows.append({"epoch": epoch, "role": role, "start_ns": begin, "end_ns": close, "end_vertex": first.id})
+        rows.append({"epoch": epoch, "role": role, "start_ns": begin, "end_ns": close, "end_vertex": first_end.id})
         begin = close
     return rows
 
@@ -763,18 +763,18 @@ def _epochs(logs: list[list[_Item]], rounds: list[Row], end: int, lives: list[_L
 
     def counts_for(epoch: int) -> Row:
         """Return the window that counts an epoch: its own, else the next one, at the end the last."""
-        return next((row for row in rows if row["epoch"] >= epoch), rows[-1])
+        return next((window for window in rows if window["epoch"] >= epoch), rows[-1])
 
-    for row in rows:
-        epoch_items = [item for item in items if counts_for(item.event.epoch) is row]
-        unknown, waiting = (_time_inside(graph.edges, kind, row) for kind in ("unknown", "waiting"))
-        span = sum(max(0, min(row["end_ns"], life.end) - max(row["start_ns"], life.begin)) for life in lives)
-        row.update(
+    for window in rows:
+        epoch_items = [item for item in items if counts_for(item.event.epoch) is window]
+        unknown, waiting = (_time_inside(graph.edges, kind, window) for kind in ("unknown", "waiting"))
+        span = sum(max(0, min(window["end_ns"], life.end) - max(window["start_ns"], life.begin)) for life in lives)
+        window.update(
             entry_ns=min((item.t for item in epoch_items), default=None),
             exit_ns=max((item.t for item in epoch_items), default=None),
             events=len(epoch_items),
-            vertices=sum(counts_for(vertex["epoch"]) is row for vertex in graph.vertices),
-            edges=sum(counts_for(edge["epoch"]) is row for edge in graph.edges),
+            vertices=sum(counts_for(vertex["epoch"]) is window for vertex in graph.vertices),
+            edges=sum(counts_for(edge["epoch"]) is window for edge in graph.edges),
             waiting_ns=waiting,
             unknown_ns=unknown,
             coverage=1 - unknown / span if span else 1.0,

@@ -178,7 +178,7 @@ class _Player:
 
     def wait(self, handler: _Handler, time: int, ends: Sequence[tuple[str, int, int]]) -> int:
         """Wait for all; the last one to end is what the handler waited for."""
-        child, called, end = max(ends, key=lambda one: (one[2], one[0]))
+        child, called, end = max(ends, key=lambda call: (call[2], call[0]))
         handler.steps.append(_Step(time, end, child, called))
         return end
 
@@ -282,7 +282,7 @@ def _by_trace(spans: Iterable[SimulatedSpan]) -> dict[str, list[SimulatedSpan]]:
 
 def jaeger(spans: Iterable[SimulatedSpan]) -> bytes:
     """Return spans as Jaeger's API answers."""
-    data = []
+    traces = []
     for trace, members in _by_trace(spans).items():
         hosts = sorted({(span.service, span.host) for span in members})
         rows = []
@@ -307,8 +307,8 @@ def jaeger(spans: Iterable[SimulatedSpan]) -> bytes:
             f"p{number}": {"serviceName": service, "tags": [{"key": "hostname", "type": "string", "value": host}]}
             for number, (service, host) in enumerate(hosts)
         }
-        data.append({"traceID": trace, "spans": rows, "processes": processes})
-    return json.dumps({"data": data}).encode()
+        traces.append({"traceID": trace, "spans": rows, "processes": processes})
+    return json.dumps({"data": traces}).encode()
 
 
 def zipkin(spans: Iterable[SimulatedSpan]) -> bytes:
@@ -371,17 +371,17 @@ def otlp_protobuf(spans: Iterable[SimulatedSpan], *, lengths: bool = True) -> by
         resource = b"".join(_message(1, _attribute(*pair)) for pair in (("service.name", service), ("host.name", host)))
         rows = b"".join(_message(2, _encoded(span)) for span in members)
         exports.append(_message(1, _message(1, resource) + _message(2, rows)))
-    return b"".join(struct.pack(">I", len(part)) + part for part in exports) if lengths else b"".join(exports)
+    return b"".join(struct.pack(">I", len(export)) + export for export in exports) if lengths else b"".join(exports)
 
 
 def _encoded(span: SimulatedSpan) -> bytes:
-    parts = [_message(1, bytes.fromhex(span.trace)), _message(2, bytes.fromhex(span.id))]
-    parts += [_message(4, bytes.fromhex(span.parent))] if span.parent else []
-    parts += [_message(5, span.operation.encode()), bytes([6 << 3]) + _varint(_KINDS.index(span.kind) + 1)]
-    parts += [bytes([7 << 3 | 1]) + struct.pack("<Q", span.start), bytes([8 << 3 | 1]) + struct.pack("<Q", span.end)]
-    parts += [_message(9, _attribute("thread.id", span.thread))] if span.thread else []
-    parts += [_message(15, bytes([3 << 3]) + _varint(2))] if span.error else []
-    return b"".join(parts)
+    fields = [_message(1, bytes.fromhex(span.trace)), _message(2, bytes.fromhex(span.id))]
+    fields += [_message(4, bytes.fromhex(span.parent))] if span.parent else []
+    fields += [_message(5, span.operation.encode()), bytes([6 << 3]) + _varint(_KINDS.index(span.kind) + 1)]
+    fields += [bytes([7 << 3 | 1]) + struct.pack("<Q", span.start), bytes([8 << 3 | 1]) + struct.pack("<Q", span.end)]
+    fields += [_message(9, _attribute("thread.id", span.thread))] if span.thread else []
+    fields += [_message(15, bytes([3 << 3]) + _varint(2))] if span.error else []
+    return b"".join(fields)
 
 
 def _attribute(key: str, value: str) -> bytes:

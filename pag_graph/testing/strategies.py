@@ -186,8 +186,8 @@ class _Program:
         # Some do not tell how large a message is.
         size = {"records": message.records, "bytes": 8 * message.records or None}
         # Of some it is known when they came in: at once, when they were read, or in between.
-        now, part = worker.now + gap, (worker.number + message.number + message.sent) % 6
-        arrived = message.sent + (now - message.sent) * part // 3
+        now, sixth = worker.now + gap, (worker.number + message.number + message.sent) % 6
+        arrived = message.sent + (now - message.sent) * sixth // 3
         stated = {"arrived_ns": arrived} if self.arrivals and message.sent <= arrived <= now else {}
         self._log(worker, message.kind, gap, **key, **size, **stated)
 
@@ -336,12 +336,12 @@ def small_traces(
 
 def _damage(logs: list[list[Event]], losses: list[tuple[int, EventKind, int]]) -> list[list[Event]]:
     """Lose, per entry, the n-th event of a kind from a worker's log."""
-    result = [list(log) for log in logs]
+    damaged = [list(log) for log in logs]
     for worker, kind, number in losses:
-        of_kind = [event for event in result[worker] if event.kind is kind]
+        of_kind = [event for event in damaged[worker] if event.kind is kind]
         if of_kind:
-            result[worker].remove(of_kind[number % len(of_kind)])
-    return result
+            damaged[worker].remove(of_kind[number % len(of_kind)])
+    return damaged
 
 
 def slice_sizes() -> st.SearchStrategy[int]:

@@ -143,9 +143,9 @@ class SmallTrace:
         for log in self.events:
             numbered = [replace(event, seq=seq) for seq, event in enumerate(log, 1)]
             for _ in range(chance.randrange(4)):
-                first = chance.randrange(len(numbered)) if numbered else 0
+                first_lost = chance.randrange(len(numbered)) if numbered else 0
                 # The loss of the last events would show nowhere, so they stay.
-                del numbered[first : min(first + chance.randint(1, 3), len(numbered) - 1)]
+                del numbered[first_lost : min(first_lost + chance.randint(1, 3), len(numbered) - 1)]
             logs.append(tuple(numbered))
         return replace(self, events=tuple(logs), gapless=True)
 
@@ -244,7 +244,7 @@ def event_table(events: Iterable[Event]) -> pa.Table:
     rows = list(events)
     return pa.Table.from_pydict(
         {
-            field.name: [getattr(row, field.name) if field.name in names else None for row in rows]
+            field.name: [getattr(event, field.name) if field.name in names else None for event in rows]
             for field in TRACE_EVENTS
         },
         schema=TRACE_EVENTS,
@@ -284,7 +284,7 @@ def draw(
     2
     """
     count = len(logs)
-    gapless = any("lost" in part.split() for text in logs for part in text.split("|"))
+    gapless = any("lost" in word_group.split() for text in logs for word_group in text.split("|"))
     return SmallTrace(
         events=tuple(_log(worker, text, first=int(gapless)) for worker, text in enumerate(logs)),
         processes=tuple(processes or [0] * count),
@@ -299,8 +299,8 @@ def draw(
 def _log(worker: int, text: str, *, first: int) -> tuple[Event, ...]:
     events: list[Event] = []
     epoch, lost = 0, first
-    for part in text.replace("\n", "|").split("|"):
-        words = part.split()
+    for event_text in text.replace("\n", "|").split("|"):
+        words = event_text.split()
         if not words:
             continue
         if words == ["lost"]:

@@ -107,9 +107,9 @@ class Chromium:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            part = self._answers.read1(65536)
-            assert part, "Chromium has ended"
-            self._buffer += part
+            received = self._answers.read1(65536)
+            assert received, "Chromium has ended"
+            self._buffer += received
         text, _, self._buffer = self._buffer.partition(b"\0")
         return dict(json.loads(text))
 

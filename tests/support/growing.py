@@ -96,12 +96,14 @@ class GrowingTrace:
 def rounds(count: int) -> SmallTrace:
     """Two workers that wait for each other in each round, as long as the run goes on."""
     logs: list[list[str]] = [[], []]
-    for e in range(count):
-        t = 20 * e
-        logs[0].append(f"{t} park | {t + 6} unpark | {t + 7} recv 3<1 #{e} | {t + 8} send 4>1 #{e} | {t + 9} end")
+    for number in range(count):
+        t = 20 * number
+        logs[0].append(
+            f"{t} park | {t + 6} unpark | {t + 7} recv 3<1 #{number} | {t + 8} send 4>1 #{number} | {t + 9} end"
+        )
         logs[1].append(
-            f"{t} start 1 | {t + 5} send 3>0 #{e} | {t + 5} stop 1"
-            f" | {t + 6} park | {t + 9} unpark | {t + 9} recv 4<0 #{e} | {t + 10} end"
+            f"{t} start 1 | {t + 5} send 3>0 #{number} | {t + 5} stop 1"
+            f" | {t + 6} park | {t + 9} unpark | {t + 9} recv 4<0 #{number} | {t + 10} end"
         )
     return draw(*(" | ".join(log) for log in logs))
 
@@ -109,10 +111,10 @@ def rounds(count: int) -> SmallTrace:
 def late_reads(count: int, *, sent: int, read: int | None, length: int = 20) -> SmallTrace:
     """Two workers that wait in each round; one sends in a round what the other one reads in another."""
     logs: list[list[str]] = [[], []]
-    for e in range(count):
-        t = length * e
-        receives = f" | {t + 7} recv 3<1" if e == read else ""
-        sends = f" | {t + 7} send 3>0" if e == sent else ""
+    for number in range(count):
+        t = length * number
+        receives = f" | {t + 7} recv 3<1" if number == read else ""
+        sends = f" | {t + 7} send 3>0" if number == sent else ""
         logs[0].append(f"{t} park | {t + 6} unpark{receives} | {t + 9} end")
         logs[1].append(f"{t} park | {t + 6} unpark{sends} | {t + 9} end")
     return draw(*(" | ".join(log) for log in logs))

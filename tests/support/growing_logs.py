@@ -44,7 +44,7 @@ def packed(content: bytes, codec: str) -> bytes:
     if codec == "snappy":
         block = bytes(pa.Codec("snappy").compress(content, asbytes=True))
         return len(block).to_bytes(4, "big") + block
-    pieces = (content[at : at + 65_535] for at in range(0, len(content), 65_535))
+    pieces = (content[begin : begin + 65_535] for begin in range(0, len(content), 65_535))
     return b"".join(b"ZV\x00" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
 
 
@@ -74,18 +74,18 @@ def steps(lines: list[bytes], form: str, draw: random.Random, *, name: str = "ap
     """
     rolled, codec = form.startswith("rolled"), form.rsplit("-", maxsplit=1)[-1]
     codec = "plain" if codec == "rolled" else codec
-    parts = draw.randint(1, 4) if rolled else 1
-    cuts = sorted(draw.choices(range(len(lines) + 1), k=parts - 1))
-    for part, (low, high) in enumerate(zip([0, *cuts], [*cuts, len(lines)], strict=True), 1):
-        file = f"eventlog_v2_{name}/events_{part}_{name}" if rolled else f"{name}.inprogress"
-        if rolled and part == 1:
+    part_count = draw.randint(1, 4) if rolled else 1
+    cuts = sorted(draw.choices(range(len(lines) + 1), k=part_count - 1))
+    for part_number, (low, high) in enumerate(zip([0, *cuts], [*cuts, len(lines)], strict=True), 1):
+        file = f"eventlog_v2_{name}/events_{part_number}_{name}" if rolled else f"{name}.inprogress"
+        if rolled and part_number == 1:
             yield Step(f"eventlog_v2_{name}/appstatus_{name}.inprogress", b"")
         content = b"\x82SNAPPY\x00\0\0\0\1\0\0\0\1" if codec == "snappy" else b""
-        at = low
-        while at < high:
-            upto = min(high, at + draw.randint(1, 40))
-            content += packed(b"".join(lines[at:upto]), codec)
-            at = upto
+        line = low
+        while line < high:
+            upto = min(high, line + draw.randint(1, 40))
+            content += packed(b"".join(lines[line:upto]), codec)
+            line = upto
         while content:
             size = draw.choice((1, 17, 300, 5_000, 100_000))
             yield Step(file, content[:size])
@@ -114,7 +114,7 @@ def log_in(folder: Path, form: str, name: str = "app") -> Path:
 
 def told(trace: Path) -> tuple[object, ...]:
     """Return all that a trace says, row by row."""
-    found = Trace.open(trace)
-    tables = (found.operators, found.channels, found.workers, found.findings)
-    events = pl.DataFrame(found.events()).sort("worker", "seq")
-    return found.meta, *(sorted(map(str, table.to_pylist())) for table in tables), events.rows()
+    opened = Trace.open(trace)
+    tables = (opened.operators, opened.channels, opened.workers, opened.findings)
+    events = pl.DataFrame(opened.events()).sort("worker", "seq")
+    return opened.meta, *(sorted(map(str, table.to_pylist())) for table in tables), events.rows()

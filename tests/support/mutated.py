@@ -46,11 +46,11 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 def mutate_value(record: Any, chance: random.Random) -> bytes:
     """Change some values of a JSON document, which is spoilt, and return its text."""
     for _ in range(chance.choice((1, 1, 2, 5))):
-        known = places(record)
-        if not known:
+        all_places = places(record)
+        if not all_places:
             break
-        container, key = chance.choice(known)
-        other_container, other_key = chance.choice(known)
+        container, key = chance.choice(all_places)
+        other_container, other_key = chance.choice(all_places)
         match chance.choice(("extreme", "extreme", "exchange", "copy", "delete")):
             case "extreme":
                 # A copy: what a list gets inside it must not stay in that of the next mutation, nor be itself.

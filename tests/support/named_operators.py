@@ -42,7 +42,7 @@ def built(
     """
     folder = trace.write(place / f"{name}.trace", trace_id=name)
     numbers = sorted({*operators, *(number for ends in (links or {}).values() for number in ends)})
-    named = [{"operator": number, "address": f"0.{number}", "name": f"Op{number}"} for number in numbers]
+    operator_rows = [{"operator": number, "address": f"0.{number}", "name": f"Op{number}"} for number in numbers]
     channels = [
         {
             "channel": channel,
@@ -56,7 +56,7 @@ def built(
         for channel, (source, target) in (links or {}).items()
     ]
     dataflow = [{"operator": 1_000, "address": "0", "name": "Dataflow"}] if links else []
-    pq.write_table(pa.Table.from_pylist([*dataflow, *named], TRACE_OPERATORS), folder / "operators.parquet")
+    pq.write_table(pa.Table.from_pylist([*dataflow, *operator_rows], TRACE_OPERATORS), folder / "operators.parquet")
     pq.write_table(pa.Table.from_pylist(channels, TRACE_CHANNELS), folder / "channels.parquet")
     api.build(folder, place / f"{name}.pag", engine="local")
     return api.open(place / f"{name}.pag")

@@ -107,10 +107,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("python", metavar="PYTHON", help="an interpreter that has opentelemetry-proto")
     parser.add_argument("--exports", type=int, default=2_000, help="how many files (default: 2,000)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([given.python, "-c", _WRITE, folder, str(given.exports)], check=True)
-        pairs = [[read(Path(folder) / f"{case}.{end}") for end in ("pb", "jsonl")] for case in range(given.exports)]
+        subprocess.run([options.python, "-c", _WRITE, folder, str(options.exports)], check=True)
+        pairs = [[read(Path(folder) / f"{case}.{end}") for end in ("pb", "jsonl")] for case in range(options.exports)]
     wrong = [case for case, (binary, text) in enumerate(pairs) if binary != text]
     spans = sum(len(text[0]) for _, text in pairs if isinstance(text, tuple))
     sys.stdout.write(f"{len(pairs) - len(wrong):,} of {len(pairs):,} exports, {spans:,} spans\n")

@@ -65,13 +65,13 @@ class _Program:
 
     def read(self, worker: int, under_way: list[tuple[int, int, int]], word: str) -> list[tuple[int, int, int]]:
         """Read what is there; now and then something stays, or is lost."""
-        left = []
+        unread = []
         for sender, reader, number in under_way:
             if reader != worker or self.chance.random() < 0.3:
-                left.append((sender, reader, number))
+                unread.append((sender, reader, number))
             elif self.chance.random() < 0.95:
                 self.log(worker, f"{word}<{sender} #{number}")
-        return left
+        return unread
 
     def speaks(self, worker: int) -> None:
         """Log what lies outside of steps."""

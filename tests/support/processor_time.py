@@ -23,8 +23,8 @@ def main(words: list[str]) -> int:
     command = os.posix_spawnp(words[0], words, os.environ)
     code = None
     while code is None:
-        ended, status = os.wait()
-        if ended == command:
+        process, status = os.wait()
+        if process == command:
             code = os.waitstatus_to_exitcode(status)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor_s = usage.ru_utime + usage.ru_stime

@@ -49,17 +49,19 @@ def told(source: Path, folder: Path) -> tuple[str, bool]:
     steps = [window for window in windows if not rounds or window.role == EpochRole.ROUND]
     paths = [pag.critical_path(between=(window.start_ns, window.end_ns)) for window in windows]
     short = sum(path.length_ns != window.span_ns for path, window in zip(paths, windows, strict=True))
-    length, explained = _explained([path for path, window in zip(paths, windows, strict=True) if window in steps])
-    rest, of_rest = _explained([path for path, window in zip(paths, windows, strict=True) if window not in steps])
+    length_ns, explained = _explained([path for path, window in zip(paths, windows, strict=True) if window in steps])
+    rest_ns, explained_of_rest = _explained(
+        [path for path, window in zip(paths, windows, strict=True) if window not in steps]
+    )
     local = pag.run.scan("edges").filter(pl.col("read").is_null())
     tiled = local.collect()["duration_ns"].sum() == pag.run.scan("workers").collect().height * pag.run.end_ns
     causes = ", ".join(f"{cause.cause} {cause.share:.0%}" for cause in diagnosis.causes) or "no cause"
     line = (
-        f"{len(diagnosis.look.mapped.ranks)} rank(s), {len(steps)} step(s), {length / 1e6:,.1f} ms: {short} path(s) too"
-        f" short, {explained:.2%} explained, workers {'tiled' if tiled else 'NOT tiled'}; {causes}"
+        f"{len(diagnosis.look.mapped.ranks)} rank(s), {len(steps)} step(s), {length_ns / 1e6:,.1f} ms: {short} path(s)"
+        f" too short, {explained:.2%} explained, workers {'tiled' if tiled else 'NOT tiled'}; {causes}"
     )
     return line + (
-        f"; besides steps {rest / 1e6:,.1f} ms, {of_rest:.2%} explained" if rest else ""
+        f"; besides steps {rest_ns / 1e6:,.1f} ms, {explained_of_rest:.2%} explained" if rest_ns else ""
     ), not short and tiled
 
 
@@ -76,8 +78,8 @@ def main() -> None:
     wrong = 0
     for source in parser.parse_args().traces:
         with tempfile.TemporaryDirectory() as folder:
-            line, whole = told(source, Path(folder) / "out")
-        wrong += not whole
+            line, is_sound = told(source, Path(folder) / "out")
+        wrong += not is_sound
         sys.stdout.write(f"{source.parent.name}/{source.name}: {line}\n")
         sys.stdout.flush()
     sys.exit(bool(wrong))

@@ -17,14 +17,14 @@ def check_example(query: Query, answer: Answer) -> None:
     """Assert that the example of a query is its answer; what it should be is shown."""
     example = query.example
     assert example is not None, f"{query.name} has no example"
-    shown = example_lines(
+    lines = example_lines(
         query.name, example.sample, example.parameters, answer.columns, answer.rows, len(example.rows)
     )
-    assert example.count == len(answer.rows) > 0, shown
-    assert example.columns == answer.columns, shown
+    assert example.count == len(answer.rows) > 0, lines
+    assert example.columns == answer.columns, lines
     for row, answer_row in zip(example.rows, answer.rows, strict=False):
         # What depends on the release or on the day is not shown.
-        assert all(text in {"...", cell(answer_row[key])} for text, key in zip(row, answer.columns, strict=True)), shown
+        assert all(text in {"...", cell(answer_row[key])} for text, key in zip(row, answer.columns, strict=True)), lines
 
 
 def example_lines(

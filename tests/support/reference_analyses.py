@@ -104,15 +104,15 @@ def projection(edges: Sequence[Row], *, start: int, end: int) -> list[tuple[obje
         (src, dst, duration inside, edge); a cut end has a vertex of its own. Messages with negative transfer are
         left out.
     """
-    result: list[tuple[object, object, int, Row]] = []
+    projected: list[tuple[object, object, int, Row]] = []
     for number, edge in enumerate(edges):
         begin, finish = edge["start_ns"], edge["start_ns"] + edge["duration_ns"]
         if finish < begin or finish < start or begin > end:
             continue
         src: object = edge["src"] if begin >= start else ("cut", number, "start")
         dst: object = edge["dst"] if finish <= end else ("cut", number, "end")
-        result.append((src, dst, inside_ns(edge, start, end), edge))
-    return result
+        projected.append((src, dst, inside_ns(edge, start, end), edge))
+    return projected
 
 
 def longest_path_ns(edges: Sequence[Row], *, start: int, end: int) -> int:
@@ -184,26 +184,26 @@ def reference_k_hops(
         if edge["type"] != "waiting"
         and (edge["dst"] in waits or (edge["type"] == "data_message" and opens_with_wait(edge["read"])))
     ]
-    result: Counter[tuple[int, str, int, int | None, str]] = Counter()
+    sums: Counter[tuple[int, str, int, int | None, str]] = Counter()
     counted: set[tuple[int, int]] = set()
 
     def visit(number: int, hop: int) -> None:
         edge = window_edges[number]
         group = (hop, edge["type"], edge["src"] // 2**40, edge["operator"])
         duration = _weight(edge, start, weight)
-        result[*group, "walks"] += 1
-        result[*group, "walk_ns"] += duration
+        sums[*group, "walks"] += 1
+        sums[*group, "walk_ns"] += duration
         if (number, hop) not in counted:
             counted.add((number, hop))
-            result[*group, "edges"] += 1
-            result[*group, "edge_ns"] += duration
+            sums[*group, "edges"] += 1
+            sums[*group, "edge_ns"] += duration
         if hop < k and (edge["start_ns"] > start or start == 0):
             for earlier in edges_to[edge["src"]]:
                 visit(earlier, hop + 1)
 
     for seed in seeds:
         visit(seed, 1)
-    return result
+    return sums
 
 
 def _weight(edge: Row, start: int, weight: str) -> int:

@@ -165,10 +165,10 @@ def _looks(waits: pl.DataFrame, rests: pl.DataFrame) -> list[int]:
         worker_rests = rests.filter(pl.col("worker") == worker)
         begins, ends = worker_rests["begin"].to_numpy(), worker_rests["end"].to_numpy()
         for begin, end in worker_waits.select("begin", "end").iter_rows():
-            first, after = np.searchsorted(ends, begin, "right"), np.searchsorted(begins, end)
-            if first < after:
-                rested = np.minimum(ends[first:after], end) - np.maximum(begins[first:after], begin)
-                looks.append(int(min(ends[after - 1], end) - begin - rested.sum()))
+            begin_index, end_index = np.searchsorted(ends, begin, "right"), np.searchsorted(begins, end)
+            if begin_index < end_index:
+                rested = np.minimum(ends[begin_index:end_index], end) - np.maximum(begins[begin_index:end_index], begin)
+                looks.append(int(min(ends[end_index - 1], end) - begin - rested.sum()))
     return looks
 
 

@@ -27,8 +27,8 @@ FORMS = {
 def read_spans(sources: Sequence[Path]) -> SpanTable:
     """Read the spans of a few files into one table."""
     with read_parts(sources) as parts:
-        (whole,) = parts.tables
-        return whole()
+        (read_table,) = parts.tables
+        return read_table()
 
 
 def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:

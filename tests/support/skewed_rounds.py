@@ -34,16 +34,16 @@ def skewed_rounds(count: int, skewed: Collection[int], seed: int = 0) -> SmallTr
         start = epoch * ROUND_NS
         for worker, log in enumerate(logs):
             peers = [peer for peer in range(WORKERS) if peer != worker]
-            sent = start + 10 + chance.randrange(20)
+            sent_ns = start + 10 + chance.randrange(20)
             log.append(f"{start} start 1")
-            log += [f"{sent} send 3>{peer} #{epoch} *{1 + chance.randrange(5)}" for peer in peers]
-            log.append(f"{sent + 5} psend 9 #{epoch} | {sent + 8} stop 1 | {sent + 9} park")
-            read = start + (250 if worker == 0 and epoch in skewed else 60 + chance.randrange(20))
-            log.append(f"{read} unpark | {read} start 2")
-            log += [f"{read + 1} recv 3<{peer} #{epoch} *1" for peer in peers]
+            log += [f"{sent_ns} send 3>{peer} #{epoch} *{1 + chance.randrange(5)}" for peer in peers]
+            log.append(f"{sent_ns + 5} psend 9 #{epoch} | {sent_ns + 8} stop 1 | {sent_ns + 9} park")
+            read_ns = start + (250 if worker == 0 and epoch in skewed else 60 + chance.randrange(20))
+            log.append(f"{read_ns} unpark | {read_ns} start 2")
+            log += [f"{read_ns + 1} recv 3<{peer} #{epoch} *1" for peer in peers]
             # Progress of the round before, one's own too: the round is answered when it is read.
-            log += [f"{read + 2} precv 9<{peer} #{epoch - 1}" for peer in range(WORKERS) if epoch]
-            log.append(f"{read + 20 + chance.randrange(9)} stop 2 | {start + 380 + worker} end")
+            log += [f"{read_ns + 2} precv 9<{peer} #{epoch - 1}" for peer in range(WORKERS) if epoch]
+            log.append(f"{read_ns + 20 + chance.randrange(9)} stop 2 | {start + 380 + worker} end")
     return draw(*(" | ".join(log) for log in logs))
 
 

@@ -18,8 +18,8 @@ def table_of(record: dict[str, Any]) -> SpanTable:
     """Return the spans of what Jaeger's API answers, or of one trace."""
     rows = SpanRows()
     jaeger_json.read(record, rows)
-    (whole,) = rows.parts(jaeger_json.FORMAT, jaeger_json.TICK_NS, []).tables
-    return whole()
+    (read_table,) = rows.parts(jaeger_json.FORMAT, jaeger_json.TICK_NS, []).tables
+    return read_table()
 
 
 def random_trace(seed: int, *, wild: bool = True) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def random_trace(seed: int, *, wild: bool = True) -> dict[str, Any]:
             kind = draw.choice(["CHILD_OF"] * 6 + ["FOLLOWS_FROM"])
             references.append({"refType": kind, "traceID": "t", "spanID": above["spanID"]})
             if draw.random() < 0.1:
-                other = spans[draw.randrange(len(spans))]["spanID"]
-                references.insert(draw.randint(0, 1), {"refType": "CHILD_OF", "traceID": "t", "spanID": other})
+                other_parent = spans[draw.randrange(len(spans))]["spanID"]
+                references.insert(draw.randint(0, 1), {"refType": "CHILD_OF", "traceID": "t", "spanID": other_parent})
         tags = [{"key": "span.kind", "type": "string", "value": kind} for kind in [draw.choice(kinds)] if kind]
         if draw.random() < 0.25:
             tags.append({"key": "error", "type": "bool", "value": True})
@@ -81,9 +81,14 @@ def jaeger_path(trace: dict[str, Any]) -> list[tuple[str, int, int]] | None:
     tree: dict[str, list[str]] = {name: [] for name in spans}
     roots, up = [], {}
     for name, span in spans.items():
-        named = [ref["spanID"] for ref in span["references"] if ref["spanID"] in spans]
-        (tree[named[0]] if named else roots).append(name)
-        by_kind = [r["spanID"] for k in ("CHILD_OF", "FOLLOWS_FROM") for r in span["references"] if r["refType"] == k]
+        parents = [ref["spanID"] for ref in span["references"] if ref["spanID"] in spans]
+        (tree[parents[0]] if parents else roots).append(name)
+        by_kind = [
+            reference["spanID"]
+            for k in ("CHILD_OF", "FOLLOWS_FROM")
+            for reference in span["references"]
+            if reference["refType"] == k
+        ]
         up[name] = by_kind[0] if by_kind else None
     sections: list[tuple[str, int, int]] = []
 
@@ -104,15 +109,17 @@ def jaeger_path(trace: dict[str, Any]) -> list[tuple[str, int, int]] | None:
             raise RecursionError
         if name not in alive:
             return
-        span, last = alive[name], None
+        span, last_child = alive[name], None
         for child in span["children"]:
             if child in alive and (not returned or alive[child]["end"] < returned):
-                last = child if last is None or alive[child]["end"] > alive[last]["end"] else last
-        begin = span["start"] if last is None else alive[last]["end"]
+                last_child = (
+                    child if last_child is None or alive[child]["end"] > alive[last_child]["end"] else last_child
+                )
+        begin = span["start"] if last_child is None else alive[last_child]["end"]
         if begin != (returned or span["end"]):
             sections.append((name, begin, returned or span["end"]))
-        if last is not None:
-            walk(last, alive, 0, depth + 1)
+        if last_child is not None:
+            walk(last_child, alive, 0, depth + 1)
         elif up[name] is not None:
             walk(up[name], alive, span["start"], depth + 1)
 
@@ -177,7 +184,7 @@ class CrispTree:
         return bool(clean or fuzzy or (all(hosts) and hosts[0] != hosts[1]))
 
     def cut(self, parent: Span) -> None:
-        gone = []
+        outside = []
         for kid in parent["kids"]:
             if self.call(parent, kid):
                 kid["d"] = min(kid["d"], parent["d"])
@@ -190,10 +197,10 @@ class CrispTree:
                 kid["d"] -= kid["e"] - parent["e"]
                 kid["e"] = parent["e"]
             else:
-                gone.append(kid)
+                outside.append(kid)
                 continue
             self.cut(kid)
-        parent["kids"] = [kid for kid in parent["kids"] if not any(kid is other for other in gone)]
+        parent["kids"] = [kid for kid in parent["kids"] if not any(kid is outsider for outsider in outside)]
 
     def before(self, parent: Span, among: list[Span], first: Span, later: Span) -> bool:
         if first["e"] < later["s"]:
@@ -203,21 +210,21 @@ class CrispTree:
         return False
 
     def path(self, node: Span) -> list[Span]:
-        found = [node]
+        path = [node]
         if not node["kids"]:
-            return found
+            return path
         ordered = sorted(node["kids"], key=lambda kid: kid["e"])[::-1]
-        last = ordered[0]
-        found += self.path(last)
+        latest = ordered[0]
+        path += self.path(latest)
         for kid in ordered[1:]:
-            if self.before(node, ordered, kid, last):
-                found += self.path(kid)
-                last = kid
-        return found
+            if self.before(node, ordered, kid, latest):
+                path += self.path(kid)
+                latest = kid
+        return path
 
     def work(self, node: Span) -> tuple[int, int]:
-        parts = [self.work(kid) for kid in node["kids"]]
-        return node["d"] + sum(a for a, _ in parts), (node["d"] if node["error"] else 0) + sum(b for _, b in parts)
+        works = [self.work(kid) for kid in node["kids"]]
+        return node["d"] + sum(a for a, _ in works), (node["d"] if node["error"] else 0) + sum(b for _, b in works)
 
     def exclusive(self) -> dict[tuple[str, str], int]:
         by_path: dict[tuple[Any, ...], int] = {}
@@ -229,10 +236,10 @@ class CrispTree:
             by_path[tuple(chain)] = by_path.get(tuple(chain), 0) + node["d"]
             if node is not self.root:
                 by_path[tuple(chain[1:])] = by_path.get(tuple(chain[1:]), 0) - node["d"]
-        found: dict[tuple[str, str], int] = {}
-        for chain_, value in by_path.items():
-            found[chain_[0]] = found.get(chain_[0], 0) + max(0, value)
-        return found
+        by_operation: dict[tuple[str, str], int] = {}
+        for chain_, time in by_path.items():
+            by_operation[chain_[0]] = by_operation.get(chain_[0], 0) + max(0, time)
+        return by_operation
 
     def saved(self, node: Span) -> int:
         if node["error"]:
@@ -267,21 +274,21 @@ class CrispTree:
         start, latest = block["first"]["s"], -1
 
         def gain(kid: Span) -> int:
-            own = self.saved(kid)
-            assert 0 <= own <= kid["d"]
+            own_saving = self.saved(kid)
+            assert 0 <= own_saving <= kid["d"]
             distance, until = kid["s"] - start, start
             for other in just[kid["id"]]:
                 distance = max(0, min(distance, kid["s"] - other["e"]))
                 until = max(until, other["e"] - gain(other))
-            end = until + distance + kid["d"] - own
+            end = until + distance + kid["d"] - own_saving
             assert end <= kid["e"]
             return int(kid["e"] - end)
 
         for kid in ordered:
             if kid is not ordered[0] and self.before(parent, ordered, kid, ordered[0]):
                 break
-            value = gain(kid)
-            assert 0 <= value <= block["end"] - start
-            latest = max(latest, kid["e"] - value)
+            kid_gain = gain(kid)
+            assert 0 <= kid_gain <= block["end"] - start
+            latest = max(latest, kid["e"] - kid_gain)
         assert 0 <= latest <= block["end"]
         return int(max(0, block["end"] - latest - block["overlap"]))

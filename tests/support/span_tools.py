@@ -141,22 +141,24 @@ def our_sections(table: SpanTable) -> Record:
     """Return what the policy `jaeger` says."""
     (trace,) = each_trace(table)
     sections, failed = jaeger_policy.critical_path(trace)
-    named = [{"spanID": trace.ids[span], "sectionStart": start, "sectionEnd": end} for span, start, end in sections]
-    return {"sections": named, "failed": bool(failed)}
+    section_records = [
+        {"spanID": trace.ids[span], "sectionStart": start, "sectionEnd": end} for span, start, end in sections
+    ]
+    return {"sections": section_records, "failed": bool(failed)}
 
 
 def our_values(table: SpanTable, service: str, operation: str) -> Record:
     """Return what the policy `crisp` says; nothing where CRISP fails."""
     (trace,) = each_trace(table)
-    result = crisp_policy.critical_path(trace, table, service, operation)
-    if result is None:
+    values = crisp_policy.critical_path(trace, table, service, operation)
+    if values is None:
         return {}
     names = table.operations
     return {
-        "opTimeExclusive": {f"[{names[o].service}] {names[o].name}": time for o, time in result.exclusive.items()},
-        "totalWork": result.total_work,
-        "timeSavedOnWork": result.saved_on_work,
-        "timeSavedOnCP": result.saved_on_path,
+        "opTimeExclusive": {f"[{names[o].service}] {names[o].name}": time for o, time in values.exclusive.items()},
+        "totalWork": values.total_work,
+        "timeSavedOnWork": values.saved_on_work,
+        "timeSavedOnCP": values.saved_on_path,
     }
 
 
@@ -171,10 +173,10 @@ def _values(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines() if line[:1] in "[{"]
 
 
-def _told(what: str, pairs: Sequence[tuple[Record, Record]], names: Sequence[Any]) -> int:
+def _told(subject: str, pairs: Sequence[tuple[Record, Record]], names: Sequence[Any]) -> int:
     """Say how many pairs agree, and which do not first."""
     wrong = [place for place, (ours, theirs) in enumerate(pairs) if ours != theirs]
-    sys.stdout.write(f"{what}: {len(pairs) - len(wrong):,} of {len(pairs):,}\n")
+    sys.stdout.write(f"{subject}: {len(pairs) - len(wrong):,} of {len(pairs):,}\n")
     for place in wrong[:3]:
         sys.stdout.write(f"  {names[place]}\n    ours   {pairs[place][0]}\n    theirs {pairs[place][1]}\n")
     return len(wrong)
@@ -184,10 +186,18 @@ def _compare_crisp(python: str, checkout: Path, trees: Sequence[Record]) -> int:
     files = sorted((checkout / "test_cases").glob("*.json"), key=lambda file: int(file.stem))
     records = [json.loads(file.read_bytes()) for file in files]
     ours = [our_values(table_of(record), "S1", "O1") for record in records]
-    stated = [r["testing"] if isinstance(r["testing"], dict) else {"opTimeExclusive": r["testing"][0]} for r in records]
+    stated = [
+        crisp_case["testing"]
+        if isinstance(crisp_case["testing"], dict)
+        else {"opTimeExclusive": crisp_case["testing"][0]}
+        for crisp_case in records
+    ]
     pairs = [
-        ({name: own[name] for name in own if name in case}, {name: case[name] for name in own if name in case})
-        for own, case in zip(ours, stated, strict=True)
+        (
+            {name: our_record[name] for name in our_record if name in case},
+            {name: case[name] for name in our_record if name in case},
+        )
+        for our_record, case in zip(ours, stated, strict=True)
     ]
     wrong = _told("crisp, values that its cases state", pairs, files)
     theirs = crisp_answers(python, checkout, [("S1", "O1", record) for record in records])
@@ -204,7 +214,7 @@ def _compare_crisp(python: str, checkout: Path, trees: Sequence[Record]) -> int:
 def _root(record: Record) -> tuple[str, str]:
     """Return service and operation of the first span that is nobody's child."""
     (trace,) = record["data"]
-    root = next(s for s in trace["spans"] if all(r["refType"] != "CHILD_OF" for r in s["references"]))
+    root = next(s for s in trace["spans"] if all(reference["refType"] != "CHILD_OF" for reference in s["references"]))
     return trace["processes"][root["processID"]]["serviceName"], root["operationName"]
 
 
@@ -230,11 +240,11 @@ def main() -> None:
     parser.add_argument("ui", type=Path, metavar="JAEGER_UI", help="checkout of jaegertracing/jaeger-ui")
     parser.add_argument("--python", default=sys.executable, help="interpreter that CRISP runs in")
     parser.add_argument("--trees", type=int, default=10_000, help="how many random trees (default: 10,000)")
-    given = parser.parse_args()
-    trees = [random_trace(seed, wild=seed % 3 > 0) for seed in range(given.trees)]
+    options = parser.parse_args()
+    trees = [random_trace(seed, wild=seed % 3 > 0) for seed in range(options.trees)]
     with tempfile.TemporaryDirectory() as folder:
-        wrong = _compare_crisp(given.python, given.crisp, trees)
-        wrong += _compare_jaeger(JaegerUi(given.ui, Path(folder)), trees)
+        wrong = _compare_crisp(options.python, options.crisp, trees)
+        wrong += _compare_jaeger(JaegerUi(options.ui, Path(folder)), trees)
     sys.exit(bool(wrong))
 
 

@@ -279,12 +279,12 @@ def check_rows(events: pl.DataFrame) -> None:
     keys = ["channel", "message_seq", "sender", "receiver"]
     kind = pl.col("kind")
     sent = rows.filter(kind == "send").rename({"worker": "sender", "peer": "receiver"})
-    got = rows.filter(kind == "receive").rename({"worker": "receiver", "peer": "sender"})
-    for name, frame in (("send", sent), ("receive", got)):
+    received = rows.filter(kind == "receive").rename({"worker": "receiver", "peer": "sender"})
+    for name, frame in (("send", sent), ("receive", received)):
         twice = frame.filter(pl.struct(keys).is_duplicated())
         _require(not twice.height, f"a {name} twice", twice)
     pairs = sent.select(*keys, "row", "t_ns").join(
-        got.select(*keys, "row", "t_ns"), on=keys, how="full", coalesce=True, suffix="_got"
+        received.select(*keys, "row", "t_ns"), on=keys, how="full", coalesce=True, suffix="_got"
     )
     open_ends = pairs.filter(
         pl.col("row").is_null() | pl.col("row_got").is_null() | (pl.col("t_ns_got") < pl.col("t_ns"))
@@ -294,38 +294,38 @@ def check_rows(events: pl.DataFrame) -> None:
     spawned = rows.filter(kind == "spawn").join(births, left_on="peer", right_on="worker", how="left", suffix="_born")
     early = spawned.filter(pl.col("first").is_null() | (pl.col("t_ns_born") < pl.col("t_ns")))
     _require(not early.height, "a spawn of nobody, or after the birth", early)
-    last = rows.group_by("worker").agg(pl.col("row").max().alias("last"))
-    late = rows.filter(kind == "exit").join(last, on="worker").filter(pl.col("row") != pl.col("last"))
+    last_rows = rows.group_by("worker").agg(pl.col("row").max().alias("last"))
+    late = rows.filter(kind == "exit").join(last_rows, on="worker").filter(pl.col("row") != pl.col("last"))
     _require(not late.height, "rows after an exit", late)
     _check_order(rows, [*pairs.select("row", "row_got").rows(), *spawned.select("row", "first").rows()])
 
 
-def _require(holds: bool, what: str, frame: pl.DataFrame) -> None:  # noqa: FBT001 a condition
+def _require(holds: bool, problem: str, frame: pl.DataFrame) -> None:  # noqa: FBT001 a condition
     if not holds:
-        message = f"{what}: {frame.head(5).to_dicts()}"
+        message = f"{problem}: {frame.head(5).to_dicts()}"
         raise AssertionError(message)
 
 
 def _check_nesting(rows: pl.DataFrame) -> None:
     opened: list[tuple[int, int | None, str | None, int]] = []
-    current, came = -1, -1
+    current, received_t = -1, -1
     for worker, kind, operator, activity, t in rows.select(
         "worker", "kind", "operator", "activity", "t_ns"
     ).iter_rows():
         if worker != current:
             _require(not opened, "activities left open", rows.filter(pl.col("worker") == current))
-            current, came = worker, -1
+            current, received_t = worker, -1
         if kind == "receive":
-            came = t
+            received_t = t
         elif kind == "start":
             opened.append((worker, operator, activity, t))
         elif kind == "stop":
             _require(
                 bool(opened) and opened[-1][1] == operator, f"unbalanced stop of worker {worker} at {t}", rows.head(0)
             )
-            _, _, was, since = opened.pop()
+            _, _, activity_ended, since = opened.pop()
             _require(
-                was != "waiting" or t in {since, came},
+                activity_ended != "waiting" or t in {since, received_t},
                 f"a wait of worker {worker} without end at {t}",
                 rows.head(0),
             )
@@ -338,8 +338,8 @@ def _check_order(rows: pl.DataFrame, edges: list[tuple[int, int]]) -> None:
     after: list[list[int]] = [[] for _ in range(count)]
     missing = [0] * count
     workers = rows["worker"].to_list()
-    own = [(row, row + 1) for row in range(count - 1) if workers[row] == workers[row + 1]]
-    for before, later in [*own, *edges]:
+    steps_of_workers = [(row, row + 1) for row in range(count - 1) if workers[row] == workers[row + 1]]
+    for before, later in [*steps_of_workers, *edges]:
         after[before].append(later)
         missing[later] += 1
     ready = [row for row in range(count) if not missing[row]]

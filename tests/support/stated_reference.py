@@ -318,43 +318,43 @@ def random_stated(seed: int, *, causal: bool = False) -> SmallTrace:
                 )
     for number in range(chance.randint(0, 14)):
         sender, receiver = chance.randrange(workers), chance.randrange(workers)
-        send = chance.randint(begins[sender], length)
+        sent_t = chance.randint(begins[sender], length)
         least_ns = 1 if causal else chance.choice([0, 0, -2])
-        places = [t for t, _, event in logs[receiver] if event.kind is EventKind.STOP and t >= send + least_ns]
-        read = chance.choice(places) if places and chance.random() < 0.7 else send + least_ns + chance.randint(0, 5)
-        read = max(read, begins[receiver], 0)
-        if causal and read < send + least_ns:
+        places = [t for t, _, event in logs[receiver] if event.kind is EventKind.STOP and t >= sent_t + least_ns]
+        read_t = chance.choice(places) if places and chance.random() < 0.7 else sent_t + least_ns + chance.randint(0, 5)
+        read_t = max(read_t, begins[receiver], 0)
+        if causal and read_t < sent_t + least_ns:
             continue
         activity = chance.choice([None, "control_message"])
-        add(sender, send, EventKind.SEND, channel=7, peer=receiver, message_seq=number)
+        add(sender, sent_t, EventKind.SEND, channel=7, peer=receiver, message_seq=number)
         if causal or chance.random() < 0.9:
             logs[receiver].insert(
                 0,
                 (
-                    read,
+                    read_t,
                     -1,
                     Event(
                         worker=receiver,
                         seq=0,
                         epoch=0,
-                        t_ns=read,
+                        t_ns=read_t,
                         kind=EventKind.RECEIVE,
                         channel=7,
                         peer=sender,
                         message_seq=number,
                         activity=activity,
-                        arrived_ns=chance.choice([None, None, read, chance.randint(0, read)]),
+                        arrived_ns=chance.choice([None, None, read_t, chance.randint(0, read_t)]),
                     ),
                 ),
             )
     for worker in range(1, workers):
         if chance.random() < 0.5:
             parent = chance.randrange(worker)
-            first = min((t for t, *_ in logs[worker]), default=0)
+            first_t = min((t for t, *_ in logs[worker]), default=0)
             late = 0 if causal else chance.choice([0, 0, 1])
-            if first - chance.randint(0, 3) + late >= begins[parent] or not causal:
-                t = max(begins[parent], first - chance.randint(0, 3)) + late
-                if t <= first or not causal:
+            if first_t - chance.randint(0, 3) + late >= begins[parent] or not causal:
+                t = max(begins[parent], first_t - chance.randint(0, 3)) + late
+                if t <= first_t or not causal:
                     add(parent, t, EventKind.SPAWN, peer=worker)
     return _numbered(logs, chance)
 
