@@ -46,51 +46,51 @@ def run(session: Session) -> None:
     """Make the measurements."""
     recorded, _ = triangles(session)
     for offered in OFFERED[:1] if session.quick else OFFERED:
-        for how, words in (("folder", ()), ("folder", QUERIES), ("TCP", ())):
-            _offer(session, recorded, offered, how, words)
+        for channel, queries in (("folder", ()), ("folder", QUERIES), ("TCP", ())):
+            _offer(session, recorded, offered, channel, queries)
     _large_epochs(session)
     _old_run(session, recorded)
     _slow_down(session)
     _spark_floor(session)
 
 
-def _offer(session: Session, recorded: Path, offered: int, how: str, queries: Sequence[str]) -> None:
+def _offer(session: Session, recorded: Path, offered: int, channel: str, queries: Sequence[str]) -> None:
     """Replay a trace at a rate, and note how late its epochs are answered."""
     events = Trace.open(recorded).rows
     seconds = _QUICK_SECONDS if session.quick else _SECONDS
     trace = multiplied(session, recorded, max(round(offered * seconds / events), 1))
-    name = f"{offered:,} events/s, {how}{', three queries' if queries else ''}"
-    session.keep(Figure(name=name, values=_replayed(session, trace, offered, how, queries)))
+    name = f"{offered:,} events/s, {channel}{', three queries' if queries else ''}"
+    session.keep(Figure(name=name, values=_replayed(session, trace, offered, channel, queries)))
 
 
-def _replayed(session: Session, trace: Path, offered: int, how: str, queries: Sequence[str]) -> dict[str, Any]:
+def _replayed(session: Session, trace: Path, offered: int, channel: str, queries: Sequence[str]) -> dict[str, Any]:
     rows = Trace.open(trace).rows
     folder, words = session.new_folder("live"), query_words(queries)
     folder.mkdir(parents=True)
     to: Path | str = folder / "trace"
     token = folder / "token"
-    if how == "TCP":
+    if channel == "TCP":
         (port,) = free_ports(1)
         token.touch(0o600)
         token.write_text(secrets.token_urlsafe(), encoding="utf-8")
         to = f"tcp://127.0.0.1:{port}"
         words += ["--listen", f"127.0.0.1:{port}", "--token-file", str(token)]
-    with followed(folder / "trace", folder / "store", words) as known:
+    with followed(folder / "trace", folder / "store", words) as follower:
         report = replay(
             trace,
             to,
             speed=speed_for(trace, offered),
             flush_every_s=_FLUSH_S,
-            token_file=token if how == "TCP" else None,
+            token_file=token if channel == "TCP" else None,
         )
     late_ns = report.late_p99_ns or 0
     return {
         "achieved per s": report.achieved_per_s,
         "late p99 ms": late_ns / 1e6,
-        "valid": "yes" if report.valid and known.code == 0 else "no",
-        **lateness(known.timings),
-        "processor us/event": known.samples[-1].cpu_s / rows * 1e6,
-        "most MB": max(sample.resident_bytes for sample in known.samples) / 1e6,
+        "valid": "yes" if report.valid and follower.code == 0 else "no",
+        **lateness(follower.timings),
+        "processor us/event": follower.samples[-1].cpu_s / rows * 1e6,
+        "most MB": max(sample.resident_bytes for sample in follower.samples) / 1e6,
     }
 
 
@@ -98,7 +98,7 @@ def speed_for(trace: Path, offered: int) -> float:
     """Return the speed at which a trace has so many events per second."""
     opened = Trace.open(trace)
     log = TraceLog.index(opened)
-    length_s = max(known[-1].t_max - known[0].t_min for known in log.chunks.values()) / 1e9
+    length_s = max(chunks[-1].t_max - chunks[0].t_min for chunks in log.chunks.values()) / 1e9
     return offered * length_s / opened.rows
 
 
@@ -122,40 +122,40 @@ def _large_epochs(session: Session) -> None:
     trace = multiplied(session, small, 3 if session.quick else 30, per_epoch=1)
     opened = Trace.open(trace)
     # One such epoch per second.
-    values = _replayed(session, trace, opened.rows // (3 if session.quick else 30), "folder", ())
-    session.keep(Figure(name="epochs of a million events, one per second, folder", values=values))
+    figures = _replayed(session, trace, opened.rows // (3 if session.quick else 30), "folder", ())
+    session.keep(Figure(name="epochs of a million events, one per second, folder", values=figures))
 
 
 def _old_run(session: Session, recorded: Path) -> None:
     """Replay many epochs, and compare what early and late ones cost, and the memory meanwhile."""
     rounds = pl.DataFrame(Trace.open(recorded).events())["epoch"].n_unique()
-    wanted = 500 if session.quick else _EPOCHS
-    part = wanted // 10
-    trace = multiplied(session, recorded, -(-(wanted + 2 * part) // rounds))
+    epochs = 500 if session.quick else _EPOCHS
+    tenth = epochs // 10
+    trace = multiplied(session, recorded, -(-(epochs + 2 * tenth) // rounds))
     for queries in ((), QUERIES):
         folder = session.new_folder("live")
         folder.mkdir(parents=True)
-        with followed(folder / "trace", folder / "store", query_words(queries)) as known:
+        with followed(folder / "trace", folder / "store", query_words(queries)) as follower:
             replay(trace, folder / "trace", flush_every_s=_FLUSH_S)
-        name = f"{wanted:,} epochs{', three queries' if queries else ''}"
-        session.keep(Figure(name=name, values=_ages(known, part, wanted)))
+        name = f"{epochs:,} epochs{', three queries' if queries else ''}"
+        session.keep(Figure(name=name, values=_ages(follower, tenth, epochs)))
 
 
-def _ages(known: Followed, part: int, wanted: int) -> dict[str, Any]:
+def _ages(follower: Followed, tenth: int, epochs: int) -> dict[str, Any]:
     """Compare the second tenth of the epochs with the last one."""
-    times = known.timings["answered_ns"].to_numpy()
-    early, late = (times[part], times[2 * part]), (times[wanted - part], times[min(wanted, len(times) - 1)])
-    spent = [known.cpu_s(*span) / part * 1e3 for span in (early, late)]
-    held = [known.near(span[1]).resident_bytes / 1e6 for span in (early, late)]
+    times = follower.timings["answered_ns"].to_numpy()
+    early, late = (times[tenth], times[2 * tenth]), (times[epochs - tenth], times[min(epochs, len(times) - 1)])
+    spent = [follower.cpu_s(*span) / tenth * 1e3 for span in (early, late)]
+    resident_mb = [follower.near(span[1]).resident_bytes / 1e6 for span in (early, late)]
     return {
         "ms/epoch early": spent[0],
         "ms/epoch late": spent[1],
         # Where all were answered with one commit there is nothing to compare.
         "late/early (aim 1.2)": spent[1] / spent[0] if spent[0] else None,
-        "MB early": held[0],
-        "MB late": held[1],
-        "MB late/early (aim 1.1)": held[1] / held[0],
-        "files": known.samples[-1].files,
+        "MB early": resident_mb[0],
+        "MB late": resident_mb[1],
+        "MB late/early (aim 1.1)": resident_mb[1] / resident_mb[0],
+        "files": follower.samples[-1].files,
     }
 
 
@@ -176,19 +176,19 @@ def _slow_down(session: Session) -> None:
             with followed(folder / "trace", folder / "store"):
                 took[is_followed] = _timed(record)
         ratios.append(took[True] / took[False])
-    values = {
+    figures = {
         "pairs": pairs,
         "median ratio (aim 1.1)": statistics.median(ratios),
         "least": min(ratios),
         "most": max(ratios),
     }
-    session.keep(Figure(name="a program of one worker, followed against recorded alone", values=values))
+    session.keep(Figure(name="a program of one worker, followed against recorded alone", values=figures))
 
 
 def _timed(action: Any) -> float:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     action()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started
 
 
 def _spark_floor(session: Session) -> None:
@@ -208,8 +208,8 @@ def _spark_floor(session: Session) -> None:
             query.processAllAvailable()
             took.append(query.lastProgress["durationMs"]["triggerExecution"])
         query.stop()
-    values = {"batches": batches, "p50 ms": statistics.median(took[1:]), "max ms": max(took[1:])}
-    session.keep(Figure(name="Spark's file source, an empty batch", values=values))
+    figures = {"batches": batches, "p50 ms": statistics.median(took[1:]), "max ms": max(took[1:])}
+    session.keep(Figure(name="Spark's file source, an empty batch", values=figures))
 
 
 BENCH = Bench(

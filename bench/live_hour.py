@@ -52,25 +52,25 @@ def main() -> None:
     options.add_argument("--home", type=Path, help="folder of the Neo4j server [the user's]")
     options.add_argument("--trace", type=Path, help="a recorded run [triangles, recorded]")
     options.add_argument("--scratch", type=Path, default=SCRATCH, help="where inputs are kept [.pag/bench]")
-    given = options.parse_args()
-    session = Session(given.scratch)
-    recorded = given.trace or triangles(session)[0]
-    copies = max(round(given.rate * given.minutes * 60 / Trace.open(recorded).rows), 1)
+    arguments = options.parse_args()
+    session = Session(arguments.scratch)
+    recorded = arguments.trace or triangles(session)[0]
+    copies = max(round(arguments.rate * arguments.minutes * 60 / Trace.open(recorded).rows), 1)
     folder = session.new_folder("hour")
     folder.mkdir(parents=True)
     print(f"{folder}; load {os.getloadavg()}", flush=True)
-    words = [*query_words(QUERIES), "--keep", given.keep]
+    words = [*query_words(QUERIES), "--keep", arguments.keep]
     with (
-        followed(folder / "trace", folder / "store", words) as known,
-        _in_neo4j(folder, given.home, wanted=not given.without_neo4j) as loader,
-        _noting(folder, known, loader, given.home),
+        followed(folder / "trace", folder / "store", words) as follower,
+        _in_neo4j(folder, arguments.home, is_wanted=not arguments.without_neo4j) as loader,
+        _noting(folder, follower, loader, arguments.home),
     ):
-        report = paced(recorded, folder / "trace", rate=given.rate, copies=copies)
+        report = paced(recorded, folder / "trace", rate=arguments.rate, copies=copies)
         print(f"program: {report}; load {os.getloadavg()}", flush=True)
-        _bounded(known.pid, *([loader.pid] if loader else []))
-    print(f"exit code of the follower: {known.code}; load {os.getloadavg()}")
-    for name, values in (("first tenth", _part(known, 0)), ("last tenth", _part(known, _TENTH - 1))):
-        print(name, json.dumps(values))
+        _bounded(follower.pid, *([loader.pid] if loader else []))
+    print(f"exit code of the follower: {follower.code}; load {os.getloadavg()}")
+    for name, tenth in (("first tenth", _part(follower, 0)), ("last tenth", _part(follower, _TENTH - 1))):
+        print(name, json.dumps(tenth))
     loaded = folder / "neo4j.json"
     if loaded.is_file():
         print("neo4j", loaded.read_text(encoding="utf-8").strip())
@@ -89,16 +89,16 @@ def _bounded(*pids: int) -> None:
 
 
 @contextmanager
-def _in_neo4j(folder: Path, home: Path | None, *, wanted: bool) -> Iterator[subprocess.Popen[bytes] | None]:
+def _in_neo4j(folder: Path, home: Path | None, *, is_wanted: bool) -> Iterator[subprocess.Popen[bytes] | None]:
     """Keep Neo4j current as long as the block runs, and until it has all; its report is left in the folder."""
-    if not wanted:
+    if not is_wanted:
         yield None
         return
-    with (folder / "neo4j.json").open("wb") as out:
+    with (folder / "neo4j.json").open("wb") as report:
         loop = f"while [ ! -e '{folder}/store/epochs/_delta_log' ]; do sleep 0.2; done; exec \"$@\""
         words = [] if home is None else ["--home", str(home)]
         command = ["sh", "-c", loop, "sh", *PAG, "neo4j", "follow", str(folder / "store"), *words, "--format", "json"]
-        with subprocess.Popen(command, stdout=out) as process:
+        with subprocess.Popen(command, stdout=report) as process:
             try:
                 yield process
                 process.wait()
@@ -108,39 +108,41 @@ def _in_neo4j(folder: Path, home: Path | None, *, wanted: bool) -> Iterator[subp
 
 
 @contextmanager
-def _noting(folder: Path, known: Followed, loader: subprocess.Popen[bytes] | None, home: Path | None) -> Iterator[None]:
+def _noting(
+    folder: Path, follower: Followed, loader: subprocess.Popen[bytes] | None, home: Path | None
+) -> Iterator[None]:
     """Note each minute what processes and folders hold, a line of JSON each, while the block runs."""
-    ended, begun = Event(), time.time()
+    is_over, started = Event(), time.time()
     database = None if loader is None else server.status(home).pid
 
     def note() -> None:
-        with (folder / "minutes.jsonl").open("w", encoding="utf-8") as out:
-            while not ended.wait(_EACH_S):
-                row = last_timing(known.store) or {}
-                last = known.samples[-1] if known.samples else None
-                values = {
-                    "s": round(time.time() - begun),
-                    "epoch": row.get("epoch"),
-                    "lag_s": (row["answered_ns"] - row["published_ns"]) / 1e9 if row else None,
-                    "silent_s": time.time() - row["answered_ns"] / 1e9 if row else None,
-                    "follower_MB": last and round(last.resident_bytes / 1e6),
-                    "follower_cpu_s": last and last.cpu_s,
-                    "files": last and last.files,
-                    "delta_entries": last and last.log_entries,
-                    "store_MB": round(_size(known.store) / 1e6),
+        with (folder / "minutes.jsonl").open("w", encoding="utf-8") as minutes:
+            while not is_over.wait(_EACH_S):
+                timing = last_timing(follower.store) or {}
+                sample = follower.samples[-1] if follower.samples else None
+                minute = {
+                    "s": round(time.time() - started),
+                    "epoch": timing.get("epoch"),
+                    "lag_s": (timing["answered_ns"] - timing["published_ns"]) / 1e9 if timing else None,
+                    "silent_s": time.time() - timing["answered_ns"] / 1e9 if timing else None,
+                    "follower_MB": sample and round(sample.resident_bytes / 1e6),
+                    "follower_cpu_s": sample and sample.cpu_s,
+                    "files": sample and sample.files,
+                    "delta_entries": sample and sample.log_entries,
+                    "store_MB": round(_size(follower.store) / 1e6),
                     "trace_MB": round(_size(folder / "trace") / 1e6),
                     "loader_MB": loader and round(_resident(loader.pid) / 1e6),
                     "neo4j_MB": database and round(_resident(database) / 1e6),
                     "load": os.getloadavg()[0],
                 }
-                print(json.dumps(values), file=out, flush=True)
+                print(json.dumps(minute), file=minutes, flush=True)
 
     thread = Thread(target=note, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        ended.set()
+        is_over.set()
         thread.join()
 
 
@@ -163,18 +165,18 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _part(known: Followed, part: int) -> dict[str, Any]:
+def _part(follower: Followed, tenth: int) -> dict[str, Any]:
     """Return what held in one tenth of the time: lag over its epochs, the rest at its end."""
-    timings = known.timings
+    timings = follower.timings
     times = timings["answered_ns"].to_numpy()
     order = np.sort(times)
     count = len(times) // _TENTH
-    last = known.near(int(order[(part + 1) * count - 1]))
+    sample = follower.near(int(order[(tenth + 1) * count - 1]))
     return {
-        "MB": round(last.resident_bytes / 1e6),
-        "files": last.files,
-        "delta_entries": last.log_entries,
-        **lateness(timings.slice(part * count, count)),
+        "MB": round(sample.resident_bytes / 1e6),
+        "files": sample.files,
+        "delta_entries": sample.log_entries,
+        **lateness(timings.slice(tenth * count, count)),
     }
 
 

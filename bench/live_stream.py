@@ -31,13 +31,13 @@ _PATIENCE_S = 420
 def write_inputs(folder: Path, *, files: int, rows: int, slow: int, many: int) -> None:
     """Write files with keys that no other has; one of them has very many."""
     folder.mkdir(parents=True)
-    first = 0
+    first_key = 0
     for number in range(files):
         count = many if number == slow else rows
-        table = pa.table({"key": pa.array(np.arange(first, first + count))})
+        table = pa.table({"key": pa.array(np.arange(first_key, first_key + count))})
         pq.write_table(table, folder / f"part-{number:04}.parquet")
         os.utime(folder / f"part-{number:04}.parquet", (1_000_000_000 + number, 1_000_000_000 + number))
-        first += count
+        first_key += count
 
 
 def stream(folder: Path) -> None:
@@ -60,10 +60,10 @@ def stream(folder: Path) -> None:
     query = counted.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(folder / "check"))
     running = query.start()
     running.processAllAvailable()
-    ended = [json.loads(str(progress.json)) for progress in running.recentProgress]
+    batches = [json.loads(str(progress.json)) for progress in running.recentProgress]
     running.stop()
     session.stop()
-    (folder / "progress.json").write_text(json.dumps(ended))
+    (folder / "progress.json").write_text(json.dumps(batches))
 
 
 def measure(
@@ -87,21 +87,21 @@ def measure(
     (folder / "logs").mkdir()
     program = subprocess.Popen([sys.executable, "-m", "bench.live_stream", "--run", str(folder)])
     end = time.monotonic() + _PATIENCE_S
-    while not (found := list((folder / "logs").iterdir())):
+    while not (logs := list((folder / "logs").iterdir())):
         if program.poll() is not None or time.monotonic() > end:
             message = "the program wrote no log"
             raise RuntimeError(message)
         time.sleep(0.05)
     code = "from pag_graph.cli.app import main; main()"
-    command = [sys.executable, "-c", code, "follow", str(found[0]), str(folder / "run.pag"), "--epochs", "batch"]
+    command = [sys.executable, "-c", code, "follow", str(logs[0]), str(folder / "run.pag"), "--epochs", "batch"]
     follower = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=_wide())
-    named: list[tuple[int, float, str]] = []
+    slow_batches: list[tuple[int, float, str]] = []
 
     def read() -> None:
         for line in follower.stderr or ():
-            said = time.time()
+            said_at = time.time()
             if (match := _SLOW.search(line)) is not None:
-                named.append((int(match[1]), said, line.strip()))
+                slow_batches.append((int(match[1]), said_at, line.strip()))
 
     reading = Thread(target=read)
     reading.start()
@@ -113,8 +113,8 @@ def measure(
             if process.poll() is None:
                 process.kill()
         reading.join()
-    ended = json.loads((folder / "progress.json").read_text())
-    return _told(folder, ended, named, follower.returncode)
+    batches = json.loads((folder / "progress.json").read_text())
+    return _told(folder, batches, slow_batches, follower.returncode)
 
 
 def _wide() -> dict[str, str]:
@@ -122,31 +122,37 @@ def _wide() -> dict[str, str]:
 
 
 def _told(
-    folder: Path, ended: list[dict[str, object]], named: list[tuple[int, float, str]], code: int
+    folder: Path, batches: list[dict[str, object]], slow_batches: list[tuple[int, float, str]], code: int
 ) -> dict[str, object]:
     from pag_graph.store.delta import open_store
     from pag_graph.store.live import read_timings
 
     spans = {}
-    for batch in ended:
+    for batch in batches:
         began = datetime.fromisoformat(str(batch["timestamp"])).timestamp()
         took = batch["durationMs"]["triggerExecution"] / 1000  # type: ignore[index]
-        state = sum(part["numRowsTotal"] for part in batch["stateOperators"])  # type: ignore[attr-defined]
+        state = sum(operator["numRowsTotal"] for operator in batch["stateOperators"])  # type: ignore[attr-defined]
         spans[batch["batchId"]] = (began, began + took, state)
         print(f"batch {batch['batchId']:3}  {took:7.2f} s  {state:10,} rows of the state")
-    lags = [(row["answered_ns"] - row["ended_ns"]) / 1e9 for row in read_timings(folder / "run.pag").to_pylist()]
+    lags = [
+        (timing["answered_ns"] - timing["ended_ns"]) / 1e9 for timing in read_timings(folder / "run.pag").to_pylist()
+    ]
     slowest = max(spans, key=lambda batch: spans[batch][1] - spans[batch][0] if batch else 0)
-    told = [
-        {"batch": batch, "after_s": round(at - spans[batch][0], 2), "before_its_end_s": round(spans[batch][1] - at, 2)}
-        for batch, at, _ in named
+    said = [
+        {
+            "batch": batch,
+            "after_s": round(said_at - spans[batch][0], 2),
+            "before_its_end_s": round(spans[batch][1] - said_at, 2),
+        }
+        for batch, said_at, _ in slow_batches
     ]
     return {
         "exit_code": code,
         "batches": len(spans),
         "closed_epochs": open_store(folder / "run.pag").closed_epochs,
         "slowest": slowest,
-        "named": told,
-        "lines": [line for _, _, line in named],
+        "named": said,
+        "lines": [line for _, _, line in slow_batches],
         "answered_after_s": {"p50": float(np.median(lags)), "max": max(lags)} if lags else None,
     }
 

@@ -36,8 +36,8 @@ def wide(target: Path) -> None:
     for number in range(_SIBLINGS):
         reference = {"refType": "CHILD_OF", "traceID": "t", "spanID": "r"}
         spans.append({"spanID": f"{number:x}.", "startTime": 2 + 4 * number, "duration": 3, "references": [reference]})
-    named = [{"operationName": "o", "processID": "p", **span} for span in spans]
-    target.write_bytes(orjson.dumps({"traceID": "t", "spans": named, "processes": {"p": {"serviceName": "s"}}}))
+    named_spans = [{"operationName": "o", "processID": "p", **span} for span in spans]
+    target.write_bytes(orjson.dumps({"traceID": "t", "spans": named_spans, "processes": {"p": {"serviceName": "s"}}}))
 
 
 def deep(target: Path) -> None:
@@ -51,8 +51,8 @@ def deep(target: Path) -> None:
         }
         for number in range(_SIBLINGS)
     ]
-    named = [{"operationName": "o", "processID": "p", **span} for span in spans]
-    target.write_bytes(orjson.dumps({"traceID": "t", "spans": named, "processes": {"p": {"serviceName": "s"}}}))
+    named_spans = [{"operationName": "o", "processID": "p", **span} for span in spans]
+    target.write_bytes(orjson.dumps({"traceID": "t", "spans": named_spans, "processes": {"p": {"serviceName": "s"}}}))
 
 
 def _slack(file: Path, session: Session) -> int:
@@ -68,8 +68,8 @@ def _slack(file: Path, session: Session) -> int:
 def _answered(file: Path) -> int:
     from pag_graph.diagnosis.spans.answer import answer
 
-    with answer([file]) as told:
-        return told.requests.spans
+    with answer([file]) as span_answer:
+        return span_answer.requests.spans
 
 
 def _parsed(file: Path) -> Yardstick:
@@ -94,10 +94,10 @@ def run(session: Session) -> None:
             repeat=3,
             target="100,000 spans/s, 3 x orjson's time",
         )
-    for what, write, aim in (("siblings", wide, "0.5 s (CRISP 2.8 s)"), ("levels", deep, "0.5 s (CRISP 19 s)")):
-        request = session.fixed(f"spans-{what}-v1", write)
+    for shape, write, aim in (("siblings", wide, "0.5 s (CRISP 2.8 s)"), ("levels", deep, "0.5 s (CRISP 19 s)")):
+        request = session.fixed(f"spans-{shape}-v1", write)
         session.measure(
-            f"a request of {_SIBLINGS:,} {what}",
+            f"a request of {_SIBLINGS:,} {shape}",
             partial(_answered, request),
             against=_parsed(request),
             items=_SIBLINGS,
@@ -106,7 +106,7 @@ def run(session: Session) -> None:
             target=aim,
         )
         session.measure(
-            f"its graph and slack, {what}",
+            f"its graph and slack, {shape}",
             partial(_slack, request, session),
             items=_SIBLINGS,
             unit="spans",

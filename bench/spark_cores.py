@@ -83,29 +83,32 @@ class Prediction:
 
 def recordings(folder: Path) -> list[Recording]:
     """Read all logs of a folder that are named as `make_logs.py` names them; by name."""
-    found = []
+    runs = []
     for path in sorted(folder.iterdir()):
         match = _NAME.match(path.name)
         if match is None:
             continue
         executors, _, cores = match["shape"].partition("x")
         (log,) = find_logs(path)
-        found.append(_recording(read_log(log), match["program"], match["shape"], int(executors) * int(cores or 1)))
-    return found
+        runs.append(_recording(read_log(log), match["program"], match["shape"], int(executors) * int(cores or 1)))
+    return runs
 
 
 def _recording(log: object, program: str, shape: str, cores: int) -> Recording:
     schedule = map_log(log).schedule  # type: ignore[arg-type]
-    first = min(job.start_ns for job in schedule.jobs)
-    rows = predict_cores(schedule, plan_work(schedule), [1, 2])
+    first_job_ns = min(job.start_ns for job in schedule.jobs)
+    predictions = predict_cores(schedule, plan_work(schedule), [1, 2])
     # Where cores came and went, the replay of that is no prediction.
-    predicted = {row.cores: row.predicted_ns - first for row in sorted(rows, key=lambda row: row.recorded)}
+    predicted = {
+        prediction.cores: prediction.predicted_ns - first_job_ns
+        for prediction in sorted(predictions, key=lambda prediction: prediction.recorded)
+    }
     return Recording(
         program=program,
         shape=shape,
         cores=cores,
-        start_ns=first,
-        active_ns=schedule.end_ns - first,
+        start_ns=first_job_ns,
+        active_ns=schedule.end_ns - first_job_ns,
         predicted_ns=predicted,
     )
 
@@ -115,56 +118,64 @@ def compare(runs: Sequence[Recording]) -> list[Prediction]:
     groups: dict[tuple[str, str], list[Recording]] = {}
     for run in runs:
         groups.setdefault((run.program, run.shape), []).append(run)
-    found = []
-    for (program, recorded), own in sorted(groups.items()):
-        for (other, predicted), target in sorted(groups.items()):
+    predictions = []
+    for (program, recorded), recorded_runs in sorted(groups.items()):
+        for (other_program, predicted), target in sorted(groups.items()):
             cores = target[0].cores
-            if other != program or cores == own[0].cores:
+            if other_program != program or cores == recorded_runs[0].cores:
                 continue
             times = [run.active_ns for run in target]
             measured = statistics.median(times)
-            found.append(
+            predictions.append(
                 Prediction(
                     program=program,
                     recorded=recorded,
                     predicted=predicted,
-                    recorded_ns=int(statistics.median(run.active_ns for run in own)),
-                    predicted_ns=int(statistics.median(run.predicted_ns[cores] for run in own)),
+                    recorded_ns=int(statistics.median(run.active_ns for run in recorded_runs)),
+                    predicted_ns=int(statistics.median(run.predicted_ns[cores] for run in recorded_runs)),
                     measured_ns=int(measured),
                     runs=len(target),
                     spread=(max(times) - min(times)) / measured if len(times) > 1 else None,
                 )
             )
-    return found
+    return predictions
 
 
 def summary(found: Iterable[Prediction]) -> dict[str, float]:
     """Return how far off predictions are: median, 90 % and worst of the errors' sizes, and of `unchanged`."""
-    rows = list(found)
-    errors = sorted(abs(row.error) for row in rows)
+    predictions = list(found)
+    errors = sorted(abs(prediction.error) for prediction in predictions)
     return {
         "predictions": len(errors),
         "median": statistics.median(errors),
         "p90": errors[min(len(errors) - 1, int(0.9 * len(errors)))],
         "most": errors[-1],
-        "unchanged": statistics.median(abs(row.unchanged) for row in rows),
+        "unchanged": statistics.median(abs(prediction.unchanged) for prediction in predictions),
     }
 
 
 def section(found: Sequence[Prediction]) -> str:
     """Return the generated part of the page."""
-    told = summary(found)
+    sums = summary(found)
     head = (
-        f"{told['predictions']} predictions: the median error is {told['median']:.1%}, 90 % of them are within"
-        f" {told['p90']:.1%}, and the worst is {told['most']:.1%}."
-        f" Predicting that nothing changes has a median error of {told['unchanged']:.0%}."
+        f"{sums['predictions']} predictions: the median error is {sums['median']:.1%}, 90 % of them are within"
+        f" {sums['p90']:.1%}, and the worst is {sums['most']:.1%}."
+        f" Predicting that nothing changes has a median error of {sums['unchanged']:.0%}."
     )
     names = ("program", "recorded", "predicted", "recorded s", "predicted s", "measured s", "error", "runs", "spread")
     lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
-    for row in found:
-        times = [f"{ns / 1e9:.2f}" for ns in (row.recorded_ns, row.predicted_ns, row.measured_ns)]
-        spread = "" if row.spread is None else f"{row.spread:.0%}"
-        cells = [row.program, row.recorded, row.predicted, *times, f"{row.error:+.1%}", str(row.runs), spread]
+    for prediction in found:
+        times = [f"{ns / 1e9:.2f}" for ns in (prediction.recorded_ns, prediction.predicted_ns, prediction.measured_ns)]
+        spread = "" if prediction.spread is None else f"{prediction.spread:.0%}"
+        cells = [
+            prediction.program,
+            prediction.recorded,
+            prediction.predicted,
+            *times,
+            f"{prediction.error:+.1%}",
+            str(prediction.runs),
+            spread,
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n\n".join([head, "\n".join(lines)])
 
@@ -188,16 +199,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_cores", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--keep", type=Path, metavar="LOGS", help="take over logs that make_logs.py made")
     parser.add_argument("--logs", type=Path, default=LOGS, help="compare the logs of this folder; writes nothing")
-    given = parser.parse_args(arguments)
-    if given.keep:
-        keep(given.keep, LOGS)
-    found = compare(recordings(given.logs))
-    print(section(found))
-    if given.logs == LOGS:
-        rows = [{**asdict(row), "error": row.error} for row in found]
-        result = {"format": harness.FORMAT, "bench": "spark-cores", "summary": summary(found), "predictions": rows}
-        harness.save(result, RESULT)
-        text = harness.with_section(PAGE.read_text(encoding="utf-8"), "predictions", section(found))
+    options = parser.parse_args(arguments)
+    if options.keep:
+        keep(options.keep, LOGS)
+    predictions = compare(recordings(options.logs))
+    print(section(predictions))
+    if options.logs == LOGS:
+        rows = [{**asdict(prediction), "error": prediction.error} for prediction in predictions]
+        record = {
+            "format": harness.FORMAT,
+            "bench": "spark-cores",
+            "summary": summary(predictions),
+            "predictions": rows,
+        }
+        harness.save(record, RESULT)
+        text = harness.with_section(PAGE.read_text(encoding="utf-8"), "predictions", section(predictions))
         PAGE.write_text(text, encoding="utf-8")
     return 0
 

@@ -50,14 +50,14 @@ def submit(script: Sequence[str], logs: Path) -> Path:
     options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     command = [str(home / "bin" / "spark-submit"), "--master", "local[*]", *options]
     # As users run Python: what it compiled once it does not compile again in every process.
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(home)}
     done = subprocess.run(
         [*command, str(harness.ROOT / "spark_jobs" / script[0]), *script[1:]],
         check=False,
         capture_output=True,
         text=True,
-        env={**kept, **python},
+        env={**environment, **python},
     )
     if done.returncode:
         message = f"{script[0]} failed: {done.stderr[-2000:]}"
@@ -85,19 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m bench.spark_itself", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--scratch", type=Path, default=harness.ROOT / ".pag" / "bench", help="where to write")
-    given = parser.parse_args(arguments)
-    session = harness.Session(given.scratch)
+    options = parser.parse_args(arguments)
+    session = harness.Session(options.scratch)
     trace, _ = triangles(session)
     folder = session.new_folder("itself")
     logs = folder / "logs"
     logs.mkdir(parents=True)
     machine = harness.machine()
     cores, load = machine["cores"], machine["load_average"]
-    parts = [f"{cores} cores, {platform.system()}, load average {load} before; commit {harness.commit()}."]
+    paragraphs = [f"{cores} cores, {platform.system()}, load average {load} before; commit {harness.commit()}."]
     for name, script in jobs(trace, folder).items():
         session.say(name)
-        parts.append(f"### {name}\n\n```text\n{report(submit(script, logs))}\n```")
-    text = harness.with_section(PAGE.read_text(encoding="utf-8"), "reports", "\n\n".join(parts))
+        paragraphs.append(f"### {name}\n\n```text\n{report(submit(script, logs))}\n```")
+    text = harness.with_section(PAGE.read_text(encoding="utf-8"), "reports", "\n\n".join(paragraphs))
     PAGE.write_text(text, encoding="utf-8")
     return 0
 

@@ -23,11 +23,11 @@ _TASKS = 20
 
 def real_log() -> Path | None:
     """Return the log that the large one is made of."""
-    found = [
+    candidates = [
         ROOT / "tests" / "data" / "spark" / "healthy.zstd",
         ROOT.parent / "shared/oracles/spark/app-20170324182509-0000",
     ]
-    return next((file for file in found if file.exists()), None)
+    return next((file for file in candidates if file.exists()), None)
 
 
 def make_large(target: Path, size: int) -> None:
@@ -51,17 +51,17 @@ def make_large(target: Path, size: int) -> None:
     done = next(e for e in body if e["Event"] == "SparkListenerJobEnd")
     span = max(*finish, done["Completion Time"]) - min(*times, job["Submission Time"])
     step = span * _TASKS + 1000
-    written = copy = 0
-    with target.open("wb") as out:
+    written_bytes = copy = 0
+    with target.open("wb") as log:
         for event in head:
-            written += out.write(orjson.dumps(event) + b"\n")
-        while written < size:
+            written_bytes += log.write(orjson.dumps(event) + b"\n")
+        while written_bytes < size:
             for event in body:
                 for line in _shifted(event, copy, step, span):
-                    written += out.write(line)
+                    written_bytes += log.write(line)
             copy += 1
         end["Timestamp"] += copy * step
-        out.write(orjson.dumps(end) + b"\n")
+        log.write(orjson.dumps(end) + b"\n")
 
 
 def _repeats(name: str) -> bool:
@@ -72,18 +72,18 @@ def _shifted(event: dict[str, Any], copy: int, step: int, span: int) -> list[byt
     shift = copy * step
     name = event["Event"]
     if name in {"SparkListenerTaskStart", "SparkListenerTaskEnd"}:
-        out = []
-        for k in range(_TASKS):
+        task_events = []
+        for place in range(_TASKS):
             moved = {**event, "Stage ID": event["Stage ID"] + 1000 * copy}
             info = dict(event["Task Info"])
-            info["Task ID"] += (copy * _TASKS + k) * 100_000
-            info["Index"] += k * 1000
+            info["Task ID"] += (copy * _TASKS + place) * 100_000
+            info["Index"] += place * 1000
             for key in ("Launch Time", "Finish Time", "Getting Result Time"):
                 if info.get(key):
-                    info[key] += shift + k * span
+                    info[key] += shift + place * span
             moved["Task Info"] = info
-            out.append(orjson.dumps(moved) + b"\n")
-        return out
+            task_events.append(orjson.dumps(moved) + b"\n")
+        return task_events
     late = shift + span * (_TASKS - 1)
     moved = dict(event)
     if "Stage Info" in moved:
@@ -92,9 +92,9 @@ def _shifted(event: dict[str, Any], copy: int, step: int, span: int) -> list[byt
         info["Parent IDs"] = [parent + 1000 * copy for parent in info["Parent IDs"]]
         info["Number of Tasks"] *= _TASKS
         info["RDD Info"] = [{**rdd, "RDD ID": rdd["RDD ID"] + 1000 * copy} for rdd in info["RDD Info"]]
-        for key, by in (("Submission Time", shift), ("Completion Time", late)):
+        for key, shift_ms in (("Submission Time", shift), ("Completion Time", late)):
             if key in info:
-                info[key] += by
+                info[key] += shift_ms
         moved["Stage Info"] = info
     if "Job ID" in moved:
         moved["Job ID"] += 1000 * copy
@@ -151,18 +151,18 @@ print(read, read_cpu, whole, before, peak_read, peak(), tasks)
 
 def child(log: Path, what: str, target: Path) -> dict[str, float]:
     """Read, or read and convert, in a process of its own, and return seconds and the most memory in bytes."""
-    out = subprocess.run(
+    numbers = subprocess.run(
         [sys.executable, "-c", _CHILD, str(log), what, str(target)],
         check=True,
         capture_output=True,
         text=True,
         cwd=ROOT,
     ).stdout.split()
-    read, cpu, whole, before, peak_read, peak, tasks = map(float, out)
+    read_s, cpu_s, whole_s, before, peak_read, peak, tasks = map(float, numbers)
     return {
-        "read_seconds": read,
-        "read_cpu_seconds": cpu,
-        "whole_seconds": whole,
+        "read_seconds": read_s,
+        "read_cpu_seconds": cpu_s,
+        "whole_seconds": whole_s,
         "memory_before_mb": before / 1024,
         "memory_reading_mb": peak_read / 1024,
         "memory_mb": peak / 1024,
@@ -204,9 +204,11 @@ def run(session: Session) -> None:
     facts = child(large, "read", session.new_folder("spark-trace"))
     facts["read_mb_per_cpu_second"] = large.stat().st_size / 1e6 / max(facts["read_cpu_seconds"], 1e-9)
     session.keep(Figure(name=f"read {size >> 20} MiB, memory of the process", values=facts, target="300 MB, 30 MB/s"))
-    whole = child(large, "convert", session.new_folder("spark-trace"))
-    whole["bytes_per_task"] = (whole["memory_mb"] - whole["memory_reading_mb"]) * 2**20 / max(whole["tasks"], 1)
-    session.keep(Figure(name=f"convert {size >> 20} MiB, memory of the process", values=whole, target="300 MB"))
+    converted = child(large, "convert", session.new_folder("spark-trace"))
+    converted["bytes_per_task"] = (
+        (converted["memory_mb"] - converted["memory_reading_mb"]) * 2**20 / max(converted["tasks"], 1)
+    )
+    session.keep(Figure(name=f"convert {size >> 20} MiB, memory of the process", values=converted, target="300 MB"))
     source = real_log()
     if source is not None:
         real = find_logs(source)[0]

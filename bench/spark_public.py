@@ -47,7 +47,7 @@ class Counted:
 
     def expected(self, fact: str) -> int:
         """Return a fact with what the rules add."""
-        return self.facts[fact] + sum(value for (of, _), value in self.rules.items() if of == fact)
+        return self.facts[fact] + sum(added for (rule_fact, _), added in self.rules.items() if rule_fact == fact)
 
 
 def _lines(file: Path) -> Iterator[bytes]:
@@ -57,14 +57,14 @@ def _lines(file: Path) -> Iterator[bytes]:
     if head[:2] == b"\x1f\x8b":
         content = gzip.decompress(file.read_bytes())
     elif head == b"\x28\xb5\x2f\xfd":
-        out = bytearray()
+        expanded = bytearray()
         with pa.input_stream(file, compression="zstd") as stream:
             try:
-                while part := stream.read(_PIECE):
-                    out += part
+                while piece := stream.read(_PIECE):
+                    expanded += piece
             except OSError:
                 pass  # cut short: what is before counts
-        content = bytes(out)
+        content = bytes(expanded)
     else:
         content = file.read_bytes()
     yield from content.split(b"\n")
@@ -89,8 +89,8 @@ def count_log(files: Sequence[Path]) -> Counted:
         Of one log, in order.
     """
     counted = Counted()
-    began: int | None = None
-    ended: int | None = None
+    began_ms: int | None = None
+    ended_ms: int | None = None
     times: list[int] = []
     jobs: set[int] = set()
     ends: dict[int, dict[str, Any]] = {}
@@ -99,9 +99,9 @@ def count_log(files: Sequence[Path]) -> Counted:
     removed: dict[str, int] = {}
     for name, event in _events(files):
         if name == "ApplicationStart":
-            began = event["Timestamp"]
+            began_ms = event["Timestamp"]
         elif name == "ApplicationEnd":
-            ended = event["Timestamp"]
+            ended_ms = event["Timestamp"]
         elif name == "JobStart":
             jobs.add(event["Job ID"])
             times.append(event["Submission Time"])
@@ -130,18 +130,20 @@ def count_log(files: Sequence[Path]) -> Counted:
     open_tasks = [event for number, event in starts.items() if number not in ends]
     finishes = [event["Task Info"]["Finish Time"] for event in ends.values()]
     launches = [event["Task Info"]["Launch Time"] for event in (*ends.values(), *open_tasks)]
-    first = began if began is not None else min([*times, *launches], default=0)
-    last = max([*finishes, *launches], default=first) if ended is not None else max([*times, *finishes, *launches])
-    counted.facts["span_ms"] = (ended if ended is not None else last) - first
-    if ended is not None and last > ended:
-        counted.rules["span_ms", "ends with its last task"] = last - ended
+    first_ms = began_ms if began_ms is not None else min([*times, *launches], default=0)
+    last_ms = (
+        max([*finishes, *launches], default=first_ms) if ended_ms is not None else max([*times, *finishes, *launches])
+    )
+    counted.facts["span_ms"] = (ended_ms if ended_ms is not None else last_ms) - first_ms
+    if ended_ms is not None and last_ms > ended_ms:
+        counted.rules["span_ms", "ends with its last task"] = last_ms - ended_ms
     counted.facts["jobs"] = len(jobs)
-    end = max(last, ended or 0)
+    end = max(last_ms, ended_ms or 0)
     for event in ends.values():
         _count_task(counted, event, event["Task Info"]["Finish Time"])
     for event in open_tasks:
-        gone = removed.get(event["Task Info"]["Executor ID"], end)
-        _count_open(counted, event, min(gone, end), at_work=ended is None and gone >= end)
+        gone_ms = removed.get(event["Task Info"]["Executor ID"], end)
+        _count_open(counted, event, min(gone_ms, end), at_work=ended_ms is None and gone_ms >= end)
     return counted
 
 
@@ -155,7 +157,7 @@ def _count_open(counted: Counted, event: dict[str, Any], until: int, *, at_work:
 def _count_task(counted: Counted, event: dict[str, Any], finish: int) -> None:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
     facts, rules = counted.facts, counted.rules
-    shuffled, wrote = (metrics.get(f"Shuffle {way} Metrics") or {} for way in ("Read", "Write"))
+    shuffled, wrote = (metrics.get(f"Shuffle {direction} Metrics") or {} for direction in ("Read", "Write"))
     run, gc = metrics.get("Executor Run Time", 0), metrics.get("JVM GC Time", 0)
     facts["tasks"] += 1
     facts["failed"] += bool(info.get("Failed") or info.get("Killed"))
@@ -169,15 +171,15 @@ def _count_task(counted: Counted, event: dict[str, Any], finish: int) -> None:
     # What `docs/spark.md` says of parts that do not fit into a task, worked out here once more.
     launch, getting = info["Launch Time"], info.get("Getting Result Time", 0)
     finish = max(finish, launch)
-    whole = (getting if launch <= getting <= finish else finish) - launch
-    loading = min(metrics.get("Executor Deserialize Time", 0), whole)
+    whole_ms = (getting if launch <= getting <= finish else finish) - launch
+    loading = min(metrics.get("Executor Deserialize Time", 0), whole_ms)
     good = not (info.get("Failed") or info.get("Killed"))
     if not metrics or (run == 0 and not good):
-        sending = min(metrics.get("Result Serialization Time", 0), whole - loading - min(run, whole - loading))
-        fitted = whole - loading - sending
+        sending = min(metrics.get("Result Serialization Time", 0), whole_ms - loading - min(run, whole_ms - loading))
+        fitted = whole_ms - loading - sending
         rules["run_ms", "without metrics all its time is work"] += fitted - run
     else:
-        fitted = min(run, whole - loading)
+        fitted = min(run, whole_ms - loading)
         rules["run_ms", "task_parts_exceed_task"] += fitted - run
     write = min(wrote.get("Shuffle Write Time", 0), fitted * 1_000_000)
     waited = min(shuffled.get("Fetch Wait Time", 0) * 1_000_000, fitted * 1_000_000 - write)
@@ -199,9 +201,9 @@ def answered(log: LogFiles, counted: Counted) -> dict[str, int]:
             # Which task a core gives to which is the mapping's choice: only what it says of it can be taken off.
             counted.rules["run_ms", "task_launch_shifted"] -= int(cut[1])
     columns = ("tasks", "failed", "run_ns", "gc_ns", "spilled_bytes", "read_bytes", "written_bytes")
-    told = {name: int(diagnosis.stages[name].sum()) for name in columns}
+    sums = {name: int(diagnosis.stages[name].sum()) for name in columns}
     numbered = sum(job.number is not None for job in schedule.jobs)
-    return {"span_ns": diagnosis.span_ns, "jobs": numbered, **told}
+    return {"span_ns": diagnosis.span_ns, "jobs": numbered, **sums}
 
 
 def compare(told: dict[str, int], counted: Counted) -> dict[str, tuple[int, int, int]]:
@@ -231,11 +233,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(prog="python -m bench.spark_public", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path)
-    given = parser.parse_args(arguments)
-    files = sorted(path for path in given.folder.rglob("*") if path.is_file())
+    options = parser.parse_args(arguments)
+    files = sorted(path for path in options.folder.rglob("*") if path.is_file())
     folders = sorted({path.parent for path in files})
     logs = {log.files: log for folder in folders for log in find_logs(folder)}
-    equal = explained = left = unread = 0
+    equal = explained = unequal = unread = 0
     reasons: Counter[str] = Counter()
     for log in logs.values():
         try:
@@ -246,17 +248,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{log.name}: {error}")
             continue
         compared = compare(rows, counted)
-        differing = {fact: row for fact, row in compared.items() if row[0] != row[1]}
-        wrong = {fact: row for fact, row in compared.items() if row[2]}
-        equal, explained, left = equal + (not differing), explained + bool(differing and not wrong), left + bool(wrong)
+        differing = {fact: numbers for fact, numbers in compared.items() if numbers[0] != numbers[1]}
+        wrong = {fact: numbers for fact, numbers in compared.items() if numbers[2]}
+        equal, explained, unequal = (
+            equal + (not differing),
+            explained + bool(differing and not wrong),
+            unequal + bool(wrong),
+        )
         applied = {rule for (_, rule), value in counted.rules.items() if value}
         if differing and not wrong:
             reasons.update(applied)
-        for fact, (said, was, rest) in differing.items():
-            print(f"{log.name}: {fact} {said:,} told, {was:,} counted, {rest:,} unexplained ({', '.join(applied)})")
-    print(f"{equal + explained + left} logs: {equal} equal, {explained} explained, {left} not; {unread} are no logs")
+        for fact, (answered_number, counted_number, unexplained) in differing.items():
+            numbers = f"{answered_number:,} told, {counted_number:,} counted, {unexplained:,} unexplained"
+            print(f"{log.name}: {fact} {numbers} ({', '.join(applied)})")
+    print(
+        f"{equal + explained + unequal} logs: {equal} equal, {explained} explained, {unequal} not; {unread} are no logs"
+    )
     print(", ".join(f"{rule}: {count} logs" for rule, count in reasons.most_common()))
-    return int(left > 0)
+    return int(unequal > 0)
 
 
 if __name__ == "__main__":

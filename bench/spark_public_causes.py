@@ -33,13 +33,13 @@ Span = tuple[int, int]
 
 
 def _union(spans: Iterable[Span]) -> list[Span]:
-    out: list[Span] = []
+    disjoint: list[Span] = []
     for start, end in sorted(span for span in spans if span[1] > span[0]):
-        if out and start <= out[-1][1]:
-            out[-1] = (out[-1][0], max(out[-1][1], end))
+        if disjoint and start <= disjoint[-1][1]:
+            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
         else:
-            out.append((start, end))
-    return out
+            disjoint.append((start, end))
+    return disjoint
 
 
 def _length(spans: Iterable[Span], low: int, high: int) -> int:
@@ -63,12 +63,12 @@ class Recount:
         self.names: dict[int, str] = {}
         self.end = 0
         for name, event in _events(files):
-            read = getattr(self, f"_{name}", None)
-            if read is not None:
-                read(event)
-        finishes = [task["Task Info"]["Finish Time"] for own in self.tasks.values() for task in own]
-        known = [*(job[1] or job[0] for job in self.jobs.values()), *(max(span) for span in self.queries.values())]
-        self.end = max([self.end, *finishes, *([] if self.end else known)])
+            handler = getattr(self, f"_{name}", None)
+            if handler is not None:
+                handler(event)
+        finishes = [task["Task Info"]["Finish Time"] for stage_tasks in self.tasks.values() for task in stage_tasks]
+        begins = [*(job[1] or job[0] for job in self.jobs.values()), *(max(span) for span in self.queries.values())]
+        self.end = max([self.end, *finishes, *([] if self.end else begins)])
         self.first = min((job[0] for job in self.jobs.values()), default=0)
 
     def _ApplicationEnd(self, event: dict[str, Any]) -> None:  # noqa: N802 Spark's name
@@ -84,9 +84,9 @@ class Recount:
         self.executors.setdefault(event["Executor ID"], [0, 0, 0])[1] = event["Timestamp"]
 
     def _JobStart(self, event: dict[str, Any]) -> None:  # noqa: N802 Spark's name
-        own = event.get("Properties") or {}
-        query = own.get("spark.sql.execution.id")
-        words = own.get("spark.job.description") or own.get("callSite.short") or ""
+        properties = event.get("Properties") or {}
+        query = properties.get("spark.sql.execution.id")
+        words = properties.get("spark.job.description") or properties.get("callSite.short") or ""
         self.jobs[event["Job ID"]] = [
             event["Submission Time"],
             None,
@@ -142,12 +142,12 @@ class Recount:
 
     def commits(self) -> list[Span]:
         """Return what queries that write take after their last job."""
-        out = []
+        tails = []
         for number, plan in self.plans.items():
             ends = [span[1] for job, span in zip(self.jobs.values(), self.job_spans(), strict=True) if job[2] == number]
             if ends and any(node["nodeName"].startswith(_WRITES) for node in _nodes(plan)):
-                out.append((max(ends), self.queries[number][1] or self.end))
-        return out
+                tails.append((max(ends), self.queries[number][1] or self.end))
+        return tails
 
     def outside(self, spans: Iterable[Span]) -> int:
         """Return how much of the time since the first job some spans leave, in nanoseconds."""
@@ -155,11 +155,17 @@ class Recount:
 
     def metric(self, query: int, name: str, stages: Iterable[int] | None = None) -> int:
         """Return what tasks and driver added to a query's metrics of a name."""
-        own = {m["accumulatorId"] for node in _nodes(self.plans[query]) for m in node.get("metrics", ())}
-        own = {number for number in own if self.names[number] == name}
+        accumulators = {
+            metric["accumulatorId"] for node in _nodes(self.plans[query]) for metric in node.get("metrics", ())
+        }
+        accumulators = {number for number in accumulators if self.names[number] == name}
         of_stages = None if stages is None else set(stages)
-        tasks = sum(v for (s, n), v in self.accumulated.items() if n in own and (of_stages is None or s in of_stages))
-        return tasks + sum(self.given[number] for number in own)
+        tasks = sum(
+            value
+            for (stage, accumulator), value in self.accumulated.items()
+            if accumulator in accumulators and (of_stages is None or stage in of_stages)
+        )
+        return tasks + sum(self.given[number] for number in accumulators)
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -178,11 +184,11 @@ def _took(task: dict[str, Any]) -> int:
 
 def _work_and_gc(task: dict[str, Any]) -> tuple[int, int]:
     """Return a task's work and garbage collection in nanoseconds, cut to fit as the documentation says."""
-    own = _metrics(task)
-    run = own.get("Executor Run Time", 0) * _MS
-    write = min((own.get("Shuffle Write Metrics") or {}).get("Shuffle Write Time", 0), run)
-    wait = min((own.get("Shuffle Read Metrics") or {}).get("Fetch Wait Time", 0) * _MS, run - write)
-    gc = min(own.get("JVM GC Time", 0) * _MS, run - write - wait)
+    metrics = _metrics(task)
+    run = metrics.get("Executor Run Time", 0) * _MS
+    write = min((metrics.get("Shuffle Write Metrics") or {}).get("Shuffle Write Time", 0), run)
+    wait = min((metrics.get("Shuffle Read Metrics") or {}).get("Fetch Wait Time", 0) * _MS, run - write)
+    gc = min(metrics.get("JVM GC Time", 0) * _MS, run - write - wait)
     return run - write - wait - gc, gc
 
 
@@ -209,8 +215,8 @@ def _output_commit(log: Recount, cause: dict[str, Any]) -> Checked:
 def _failed_job(log: Recount, cause: dict[str, Any]) -> Checked:
     failed = [number for number, job in log.jobs.items() if job[5] == "JobFailed"]
     spent = _length(log.job_spans(failed), log.first, log.end) * _MS
-    named = [cause["signal"]["job"], *cause["signal"]["same"], *cause["signal"]["followed"]]
-    return [("jobs", sorted(named), sorted(failed)), ("span_ns", cause["signal"]["span_ns"], spent)]
+    stated_jobs = [cause["signal"]["job"], *cause["signal"]["same"], *cause["signal"]["followed"]]
+    return [("jobs", sorted(stated_jobs), sorted(failed)), ("span_ns", cause["signal"]["span_ns"], spent)]
 
 
 def _listing(log: Recount, cause: dict[str, Any]) -> Checked:
@@ -224,9 +230,9 @@ def _listing(log: Recount, cause: dict[str, Any]) -> Checked:
 
 
 def _executor_wait(log: Recount, cause: dict[str, Any]) -> Checked:
-    there = [(came, gone or log.end) for came, gone, _ in log.executors.values()]
-    waited = log.outside(there) - log.outside([*there, *log.job_spans()])
-    before = sum(cores for came, gone, cores in log.executors.values() if came <= log.first < (gone or log.end))
+    available = [(added, removed or log.end) for added, removed, _ in log.executors.values()]
+    waited = log.outside(available) - log.outside([*available, *log.job_spans()])
+    before = sum(cores for added, removed, cores in log.executors.values() if added <= log.first < (removed or log.end))
     signal = cause["signal"]
     return [("waited_ns", signal["waited_ns"], waited), ("cores_at_first_job", signal["cores_at_first_job"], before)]
 
@@ -236,23 +242,26 @@ def _stage(log: Recount, cause: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _tiny_tasks(log: Recount, cause: dict[str, Any]) -> Checked:
-    own = _stage(log, cause)
-    median = int(statistics.median(_work_and_gc(task)[0] for task in own))
+    stage_tasks = _stage(log, cause)
+    median = int(statistics.median(_work_and_gc(task)[0] for task in stage_tasks))
     return [
-        ("tasks", cause["signal"]["tasks"], len(own)),
+        ("tasks", cause["signal"]["tasks"], len(stage_tasks)),
         ("median_work_ns", cause["signal"]["median_work_ns"], median),
     ]
 
 
 def _gc(log: Recount, cause: dict[str, Any]) -> Checked:
-    own = [_work_and_gc(task)[1] for stage in cause["signal"]["stages"] for task in log.tasks[stage, 0]]
-    return [("gc_ns", cause["signal"]["gc_ns"], sum(own))]
+    gc_times = [_work_and_gc(task)[1] for stage in cause["signal"]["stages"] for task in log.tasks[stage, 0]]
+    return [("gc_ns", cause["signal"]["gc_ns"], sum(gc_times))]
 
 
 def _spill(log: Recount, cause: dict[str, Any]) -> Checked:
-    own = [_metrics(task) for task in _stage(log, cause)]
+    task_metrics = [_metrics(task) for task in _stage(log, cause)]
     names = {"spilled_bytes": "Disk Bytes Spilled", "memory_spilled_bytes": "Memory Bytes Spilled"}
-    return [(told, cause["signal"][told], sum(task[name] for task in own)) for told, name in names.items()]
+    return [
+        (signal_name, cause["signal"][signal_name], sum(task[name] for task in task_metrics))
+        for signal_name, name in names.items()
+    ]
 
 
 def _too_few_partitions(log: Recount, cause: dict[str, Any]) -> Checked:
@@ -264,66 +273,81 @@ def _too_few_partitions(log: Recount, cause: dict[str, Any]) -> Checked:
 def _cloud_wait(log: Recount, cause: dict[str, Any]) -> Checked:
     query = cause["signal"]["query"]
     names = {name: name.removesuffix("_ns").replace("_", " ") for name in cause["signal"] if name.endswith("_ns")}
-    own = {s for job in log.jobs.values() if job[2] == query for s in job[4]}
-    return [(told, cause["signal"][told], log.metric(query, name, own) * _MS) for told, name in names.items()]
+    query_stages = {stage for job in log.jobs.values() if job[2] == query for stage in job[4]}
+    return [
+        (signal_name, cause["signal"][signal_name], log.metric(query, name, query_stages) * _MS)
+        for signal_name, name in names.items()
+    ]
 
 
 def _python_udf(log: Recount, cause: dict[str, Any]) -> Checked:
-    own = [_metrics(task) for stage in cause["signal"]["stages"] for task in log.tasks[stage, 0]]
-    run = sum(task["Executor Run Time"] for task in own) * _MS
+    task_metrics = [_metrics(task) for stage in cause["signal"]["stages"] for task in log.tasks[stage, 0]]
+    run = sum(task["Executor Run Time"] for task in task_metrics) * _MS
     nodes = {node["nodeName"] for plan in log.plans.values() for node in _nodes(plan)}
     python = sorted(name for name in nodes if _PYTHON.fullmatch(name))
     waits = sum(_work_and_gc(task)[0] for stage in cause["signal"]["stages"] for task in log.tasks[stage, 0])
-    beside = waits - sum(task["Executor CPU Time"] for task in own)
+    beside = waits - sum(task["Executor CPU Time"] for task in task_metrics)
     signal = cause["signal"]
-    told = [("run_ns", signal["run_ns"], run), ("nodes", sorted(signal["nodes"]), python)]
-    return told if signal["timers"] else [*told, ("python_ns", signal["python_ns"], beside)]
+    rows = [("run_ns", signal["run_ns"], run), ("nodes", sorted(signal["nodes"]), python)]
+    return rows if signal["timers"] else [*rows, ("python_ns", signal["python_ns"], beside)]
 
 
 def _slow_task(log: Recount, cause: dict[str, Any]) -> Checked:
-    own = _stage(log, cause)
-    longest = max(own, key=_took)
-    size = [(_metrics(task).get("Input Metrics") or {}).get("Bytes Read", 0) for task in own]
-    told = [
-        ("tasks", cause["signal"]["tasks"], len(own)),
+    stage_tasks = _stage(log, cause)
+    longest = max(stage_tasks, key=_took)
+    read_bytes = [(_metrics(task).get("Input Metrics") or {}).get("Bytes Read", 0) for task in stage_tasks]
+    rows = [
+        ("tasks", cause["signal"]["tasks"], len(stage_tasks)),
         ("index", cause["signal"]["index"], longest["Task Info"]["Index"]),
     ]
     if cause["cause"] == "partition_skew":
-        most = max(range(len(own)), key=size.__getitem__)
+        largest = max(range(len(stage_tasks)), key=read_bytes.__getitem__)
         return [
-            *told,
-            ("reads most", True, size[most] > 2 * statistics.median(size) and _took(own[most]) * 2 > _took(longest)),
+            *rows,
+            (
+                "reads most",
+                True,
+                read_bytes[largest] > 2 * statistics.median(read_bytes)
+                and _took(stage_tasks[largest]) * 2 > _took(longest),
+            ),
         ]
     loading = _metrics(longest)["Executor Deserialize Time"]
-    return [*told, ("most of it is loading", True, loading > _took(longest) / 2)]
+    return [*rows, ("most of it is loading", True, loading > _took(longest) / 2)]
 
 
 def _scheduling(log: Recount, cause: dict[str, Any]) -> Checked:
-    parts = ("Executor Deserialize Time", "Executor Run Time", "Result Serialization Time")
+    names = ("Executor Deserialize Time", "Executor Run Time", "Result Serialization Time")
     delays = []
-    for own in log.tasks.values():
-        for task in own:
+    for stage_tasks in log.tasks.values():
+        for task in stage_tasks:
             fetching = task["Task Info"].get("Getting Result Time", 0)
-            whole = (fetching or task["Task Info"]["Finish Time"]) - task["Task Info"]["Launch Time"]
-            delays.append(max(0, whole - sum(_metrics(task).get(part, 0) for part in parts)) if _metrics(task) else 0)
+            whole_ms = (fetching or task["Task Info"]["Finish Time"]) - task["Task Info"]["Launch Time"]
+            delays.append(
+                max(0, whole_ms - sum(_metrics(task).get(name, 0) for name in names)) if _metrics(task) else 0
+            )
     return [("at least", True, sum(delays) * _MS >= cause["signal"]["time_ns"])]
 
 
 def _unused_slots(log: Recount, cause: dict[str, Any]) -> Checked:
-    each = int(log.settings.get("spark.task.cpus", "1"))
+    cores_of_task = int(log.settings.get("spark.task.cpus", "1"))
     signal = cause["signal"]
-    return [("used_at_once", signal["used_at_once"], signal["cores"] // each)]
+    return [("used_at_once", signal["used_at_once"], signal["cores"] // cores_of_task)]
 
 
 def _exploding_join(log: Recount, cause: dict[str, Any]) -> Checked:
     query, name = cause["signal"]["query"], cause["signal"]["join"]
-    own = [m["accumulatorId"] for n in _nodes(log.plans[query]) if n["nodeName"] == name for m in n["metrics"]]
-    made = [
-        sum(value for (_, number), value in log.accumulated.items() if number == each)
-        for each in own
-        if log.names[each] == "number of output rows"
+    accumulators = [
+        metric["accumulatorId"]
+        for node in _nodes(log.plans[query])
+        if node["nodeName"] == name
+        for metric in node["metrics"]
     ]
-    return [("made", True, cause["signal"]["made"] in made)]
+    row_counts = [
+        sum(value for (_, number), value in log.accumulated.items() if number == accumulator)
+        for accumulator in accumulators
+        if log.names[accumulator] == "number of output rows"
+    ]
+    return [("made", True, cause["signal"]["made"] in row_counts)]
 
 
 _CHECKS: dict[str, Callable[[Recount, dict[str, Any]], Checked]] = {
@@ -374,8 +398,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args(arguments).folder
     folders = sorted({path.parent for path in folder.rglob("*") if path.is_file()})
-    logs = {log.files: log for each in folders for log in find_logs(each)}
-    named, alone = Counter[str](), Counter[str]()
+    logs = {log.files: log for place in folders for log in find_logs(place)}
+    counted_again, alone = Counter[str](), Counter[str]()
     numbers = wrong = 0
     for log in logs.values():
         causes = [cause.facts() for cause in diagnose(map_log(read_log(log)).schedule).causes]
@@ -385,14 +409,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if rows is None:
                 alone[cause["cause"]] += 1
                 continue
-            named[cause["cause"]] += 1
+            counted_again[cause["cause"]] += 1
             numbers += len(rows)
-            for what, told, again in rows:
-                if told != again:
+            for number_name, stated, recount in rows:
+                if stated != recount:
                     wrong += 1
-                    print(f"{log.name}: {cause['cause']} {what}: {told} told, {again} counted")
-    print(f"{len(logs)} logs, {named.total()} causes, {numbers} numbers counted again: {wrong} differ")
-    print(", ".join(f"{name} {count}" for name, count in sorted(named.items())))
+                    print(f"{log.name}: {cause['cause']} {number_name}: {stated} told, {recount} counted")
+    print(f"{len(logs)} logs, {counted_again.total()} causes, {numbers} numbers counted again: {wrong} differ")
+    print(", ".join(f"{name} {count}" for name, count in sorted(counted_again.items())))
     print(
         "without a second count: " + (", ".join(f"{name} {count}" for name, count in sorted(alone.items())) or "none")
     )

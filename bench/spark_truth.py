@@ -141,21 +141,32 @@ def tried(runs: Iterable[Run]) -> list[Tried]:
             planted.setdefault(run.program, []).append(run)
         elif run.role == "advised":
             advised.setdefault((run.program, run.advice), []).append(run)
-    return [row for (program, advice), own in advised.items() for row in _tried(program, advice, planted[program], own)]
+    return [
+        setting_row
+        for (program, advice), advised_runs in advised.items()
+        for setting_row in _tried(program, advice, planted[program], advised_runs)
+    ]
 
 
 def _tried(program: str, advice: str, planted: list[Run], advised: list[Run]) -> Iterator[Tried]:
-    before, after = ([run.active_ns for run in own] for own in (planted, advised))
-    for cause in sorted({row["cause"] for run in planted for row in run.ranked if advice in row.get("settings", ())}):
-        rows = [row for run in planted for row in run.ranked if row["cause"] == cause]
+    before, after = ([run.active_ns for run in role_runs] for role_runs in (planted, advised))
+    for cause in sorted(
+        {
+            ranked_cause["cause"]
+            for run in planted
+            for ranked_cause in run.ranked
+            if advice in ranked_cause.get("settings", ())
+        }
+    ):
+        cause_rows = [ranked_cause for run in planted for ranked_cause in run.ranked if ranked_cause["cause"] == cause]
         yield Tried(
             program=program,
             cause=cause,
             advice=advice,
-            bound=bool(rows[0]["upper_bound"]),
-            predicted_ns=int(statistics.median(row["saved_ns"] for row in rows)),
+            bound=bool(cause_rows[0]["upper_bound"]),
+            predicted_ns=int(statistics.median(ranked_cause["saved_ns"] for ranked_cause in cause_rows)),
             measured_ns=int(statistics.median(before) - statistics.median(after)),
-            noise_ns=max(max(values) - min(values) for values in (before, after)),
+            noise_ns=max(max(times) - min(times) for times in (before, after)),
         )
 
 
@@ -164,30 +175,37 @@ def compare(runs: Iterable[Run]) -> list[Truth]:
     groups: dict[str, dict[str, list[Run]]] = {}
     for run in runs:
         groups.setdefault(run.program, {}).setdefault(run.role, []).append(run)
-    return [_truth(name, own) for name, own in groups.items() if "planted" in own and "twin" in own]
+    return [_truth(name, by_role) for name, by_role in groups.items() if "planted" in by_role and "twin" in by_role]
 
 
-def _truth(name: str, own: dict[str, list[Run]]) -> Truth:
-    planted, twins, decoys = own["planted"], own["twin"], own.get("decoy", [])
+def _truth(name: str, by_role: dict[str, list[Run]]) -> Truth:
+    planted, twins, decoys = by_role["planted"], by_role["twin"], by_role.get("decoy", [])
     cause = planted[0].cause
-    named = [next((row for row in run.ranked if row["cause"] == cause), None) for run in planted]
-    ranks = [run.ranked.index(row) + 1 if row else None for run, row in zip(planted, named, strict=True)]
-    known = [row for row in named if row]
+    cause_of_run = [
+        next((ranked_cause for ranked_cause in run.ranked if ranked_cause["cause"] == cause), None) for run in planted
+    ]
+    ranks = [
+        run.ranked.index(ranked_cause) + 1 if ranked_cause else None
+        for run, ranked_cause in zip(planted, cause_of_run, strict=True)
+    ]
+    named_causes = [ranked_cause for ranked_cause in cause_of_run if ranked_cause]
     times = {role: [run.active_ns for run in of_role] for role, of_role in (("planted", planted), ("twin", twins))}
     return Truth(
         program=name,
         cause=cause,
         rank=None if None in ranks else max(rank for rank in ranks if rank),
-        kind=known[0]["class"] if known else "",
-        bound=bool(known and known[0]["upper_bound"]),
-        predicted_ns=int(statistics.median(row["saved_ns"] for row in known)) if known else 0,
+        kind=named_causes[0]["class"] if named_causes else "",
+        bound=bool(named_causes and named_causes[0]["upper_bound"]),
+        predicted_ns=int(statistics.median(ranked_cause["saved_ns"] for ranked_cause in named_causes))
+        if named_causes
+        else 0,
         measured_ns=int(statistics.median(times["planted"]) - statistics.median(times["twin"])),
         planted_ns=int(statistics.median(times["planted"])),
-        noise_ns=max(max(values) - min(values) for values in times.values()),
+        noise_ns=max(max(times_of_role) - min(times_of_role) for times_of_role in times.values()),
         pairs=min(len(planted), len(twins)),
         decoys=len(decoys),
-        false=sum(cause in [row["cause"] for row in run.ranked] for run in decoys),
-        twins_named=sum(cause in [row["cause"] for row in run.ranked] for run in twins),
+        false=sum(cause in [ranked_cause["cause"] for ranked_cause in run.ranked] for run in decoys),
+        twins_named=sum(cause in [ranked_cause["cause"] for ranked_cause in run.ranked] for run in twins),
     )
 
 
@@ -218,10 +236,10 @@ def half(runs: Sequence[Run]) -> str:
     planted = {row.program: row.cause for row in rows}
     right = sum(row.rank is not None for row in rows)
     still = sum(row.twins_named + row.false for row in rows)
-    others = [row for row in settings if row.cause != planted.get(row.program)]
-    wrong = still + sum(not row.true for row in others)
-    right_names = right + sum(row.true for row in others)
-    told = [
+    other_settings = [row for row in settings if row.cause != planted.get(row.program)]
+    wrong = still + sum(not row.true for row in other_settings)
+    right_names = right + sum(row.true for row in other_settings)
+    lines = [
         f"- recall, programs whose planted cause is named in every run: {_part(right, len(rows))}",
         f"- precision, names that are right of those that could be checked: {_part(right_names, right_names + wrong)}",
         f"- names that nobody could check, because their advice is no setting: {_unchecked(runs, planted, settings)}",
@@ -231,46 +249,46 @@ def half(runs: Sequence[Run]) -> str:
         names = sorted({f"{run.program} `{row['cause']}`" for run in healthy for row in run.ranked})
         count = sum(bool(run.ranked) for run in healthy)
         listed = f": {', '.join(names)}" if names else ""
-        told.append(f"- queries without a planted cause in which one is named: {count} of {len(healthy)}{listed}")
+        lines.append(f"- queries without a planted cause in which one is named: {count} of {len(healthy)}{listed}")
     if sizes := sorted({run.lines for run in runs if run.lines}):
-        told.append(f"- lines of the largest table: {', '.join(f'{size:,}' for size in sizes)}")
-    told += ["", section(rows, [run.load for run in runs])]
+        lines.append(f"- lines of the largest table: {', '.join(f'{size:,}' for size in sizes)}")
+    lines += ["", section(rows, [run.load for run in runs])]
     if settings:
         columns = ("program", "cause", "setting", "predicted s", "measured s", "noise s", "true")
-        told += ["", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+        lines += ["", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
         for row in settings:
-            most = "at most " if row.bound else ""
-            cells = [row.program, f"`{row.cause}`", f"`{row.advice}`", f"{most}{row.predicted_ns / 1e9:.2f}"]
+            at_most = "at most " if row.bound else ""
+            cells = [row.program, f"`{row.cause}`", f"`{row.advice}`", f"{at_most}{row.predicted_ns / 1e9:.2f}"]
             cells += [f"{row.measured_ns / 1e9:.2f}", f"{row.noise_ns / 1e9:.2f}", "yes" if row.true else "no"]
-            told.append("| " + " | ".join(cells) + " |")
-    return "\n".join(told)
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def _unchecked(runs: Sequence[Run], planted: dict[str, str], settings: Sequence[Tried]) -> str:
     """Count the programs and names of planted runs that are neither the planted cause nor checked by a setting."""
     checked = {(row.program, row.cause) for row in settings}
     names = {(run.program, row["cause"]) for run in runs if run.role == "planted" for row in run.ranked}
-    rest = sorted(
+    unchecked = sorted(
         f"{program} `{cause}`"
         for program, cause in names
         if planted.get(program) != cause and (program, cause) not in checked
     )
-    return f"{len(rest)}" + (f" ({', '.join(rest)})" if rest else "")
+    return f"{len(unchecked)}" + (f" ({', '.join(unchecked)})" if unchecked else "")
 
 
 def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
     """Return the generated part of the page."""
-    named = [row for row in found if row.rank is not None]
-    first = [row for row in found if row.rank == 1]
-    true = [row for row in found if row.true]
+    named_rows = [row for row in found if row.rank is not None]
+    first_rows = [row for row in found if row.rank == 1]
+    true_rows = [row for row in found if row.true]
     bounds = [row for row in found if row.held is not None]
     near = sum(row.held is not None and row.measured_ns <= row.predicted_ns + row.noise_ns for row in found)
     decoys, false = sum(row.decoys for row in found), sum(row.false for row in found)
     twins, still = sum(row.pairs for row in found), sum(row.twins_named for row in found)
     head = [
-        f"- programs whose cause is named in every run: {_part(len(named), len(found))}",
-        f"- named first in every run: {_part(len(first), len(found))}",
-        f"- advice that came true: {_part(len(true), len(found))}",
+        f"- programs whose cause is named in every run: {_part(len(named_rows), len(found))}",
+        f"- named first in every run: {_part(len(first_rows), len(found))}",
+        f"- advice that came true: {_part(len(true_rows), len(found))}",
         f"- bounds that held: {_part(sum(bool(row.held) for row in bounds), len(bounds))}",
         f"- bounds that held within noise: {_part(near, len(bounds))}",
         f"- decoys that were taken for the cause: {false} of {decoys}",
@@ -281,11 +299,11 @@ def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
     columns = (*columns, "bound held")
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     for row in found:
-        most = "at most " if row.bound else ""
-        held = "" if row.held is None else ("yes" if row.held else "no")
+        at_most = "at most " if row.bound else ""
+        held_text = "" if row.held is None else ("yes" if row.held else "no")
         cells = [row.program, f"`{row.cause}`", str(row.rank or "missed"), row.kind, f"{row.planted_ns / 1e9:.2f}"]
-        cells += [f"{most}{row.predicted_ns / 1e9:.2f}", f"{row.measured_ns / 1e9:.2f}", f"{row.noise_ns / 1e9:.2f}"]
-        cells += [str(row.pairs), "yes" if row.true else "no", held]
+        cells += [f"{at_most}{row.predicted_ns / 1e9:.2f}", f"{row.measured_ns / 1e9:.2f}", f"{row.noise_ns / 1e9:.2f}"]
+        cells += [str(row.pairs), "yes" if row.true else "no", held_text]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*head, "", *lines])
 
@@ -328,7 +346,7 @@ def run_all(pairs: int, only: Sequence[str], halves: Sequence[str], lines: int) 
                 for role in ("planted", "twin") if pair % 2 == 0 else ("twin", "planted"):
                     run = one(name, program, role)
                     if role == "planted":
-                        proposed |= {setting for row in run.ranked for setting in row["settings"]}
+                        proposed |= {setting for ranked_cause in run.ranked for setting in ranked_cause["settings"]}
                     yield run
             mended = {f"{key}={value}" for key, value in program.fixed_settings.items()}
             for setting in sorted(proposed - mended):
@@ -337,7 +355,7 @@ def run_all(pairs: int, only: Sequence[str], halves: Sequence[str], lines: int) 
 
 
 def _run(half_name: str, program: Program, role: str, log: bytes, folder: Path, advice: str) -> Run:
-    told = _answered(log, folder)
+    diagnosis = _answered(log, folder)
     ranked = [
         {
             "cause": cause.cause,
@@ -346,15 +364,15 @@ def _run(half_name: str, program: Program, role: str, log: bytes, folder: Path, 
             "saved_ns": cause.saved_ns,
             "settings": sorted(f"{change.what}={change.proposed}" for change in cause.changes if _mechanical(change)),
         }
-        for cause in told.causes
+        for cause in diagnosis.causes
     ]
     names = [row["cause"] for row in ranked]
-    print(f"{program.name} {role} {advice}: {told.active_ns / 1e9:.2f} s, {names}", flush=True)
+    print(f"{program.name} {role} {advice}: {diagnosis.active_ns / 1e9:.2f} s, {names}", flush=True)
     return Run(
         program=program.name,
         cause=program.cause,
         role=role,
-        active_ns=told.active_ns,
+        active_ns=diagnosis.active_ns,
         load=round(os.getloadavg()[0], 1),
         ranked=ranked,
         half=half_name,
@@ -376,22 +394,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lines", type=int, default=400_000, help="lines of the held-out half's largest table")
     parser.add_argument("--half", nargs="+", choices=HALVES, default=list(HALVES), help="one half only")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="some programs; replaces their runs")
-    given = parser.parse_args(arguments)
-    kept = [Run(**row) for row in orjson.loads(RESULT.read_bytes())["runs"]] if RESULT.exists() else []
-    if given.run:
+    options = parser.parse_args(arguments)
+    runs_kept = [Run(**fields) for fields in orjson.loads(RESULT.read_bytes())["runs"]] if RESULT.exists() else []
+    if options.run:
         again: set[str] = set()
-        for run in run_all(given.pairs, given.only, given.half, given.lines):
+        for run in run_all(options.pairs, options.only, options.half, options.lines):
             if run.program not in again:
                 again.add(run.program)
-                kept = [old for old in kept if old.program != run.program]
-            kept.append(run)
+                runs_kept = [kept_run for kept_run in runs_kept if kept_run.program != run.program]
+            runs_kept.append(run)
             # After each run: whoever stops this keeps what was measured.
-            rows = [asdict(each) for each in kept]
+            rows = [asdict(kept_run) for kept_run in runs_kept]
             harness.save({"format": harness.FORMAT, "bench": "spark-truth", "runs": rows}, RESULT)
-    parts = {name: [run for run in kept if run.half == name] for name in HALVES}
-    told = "\n\n".join(f"### {name.capitalize()} half\n\n{half(own)}" for name, own in parts.items() if own)
-    print(told)
-    PAGE.write_text(harness.with_section(PAGE.read_text(encoding="utf-8"), "truth", told), encoding="utf-8")
+    runs_of_half = {name: [run for run in runs_kept if run.half == name] for name in HALVES}
+    text = "\n\n".join(
+        f"### {name.capitalize()} half\n\n{half(half_runs)}" for name, half_runs in runs_of_half.items() if half_runs
+    )
+    print(text)
+    PAGE.write_text(harness.with_section(PAGE.read_text(encoding="utf-8"), "truth", text), encoding="utf-8")
     return 0
 
 

@@ -105,8 +105,8 @@ class Control:
     def forget_shuffle_files(self) -> int:
         """Remove the shuffle files that one executor wrote, as a lost disk does; return how many there were."""
         managers = sorted(self.folder.glob("local/*/executor-*/blockmgr-*"))
-        written = {manager: list(manager.glob("*/shuffle_*")) for manager in managers}
-        chosen = next(files for files in written.values() if files)
+        files_of = {manager: list(manager.glob("*/shuffle_*")) for manager in managers}
+        chosen = next(files for files in files_of.values() if files)
         for file in chosen:
             file.unlink()
         return len(chosen)
@@ -220,8 +220,8 @@ def gc_heavy(spark: SparkSession, control: Control) -> None:
     _named(spark, "millions of small objects kept in a small heap")
     number = 100_000 * control.size(16, 13, 17)
     rows = _rows(spark, number, control.size(4, 2, 6)).withColumn("key", f.col("id") % (number // 40))
-    kept = rows.groupBy("key").agg(f.collect_set(f.concat(f.lit("object "), f.col("id"))).alias("objects"))
-    _run(kept.select("key", f.size("objects").alias("size")))
+    objects = rows.groupBy("key").agg(f.collect_set(f.concat(f.lit("object "), f.col("id"))).alias("objects"))
+    _run(objects.select("key", f.size("objects").alias("size")))
 
 
 def spill(spark: SparkSession, control: Control) -> None:
@@ -238,8 +238,8 @@ def driver_bound(spark: SparkSession, control: Control) -> None:
     """Collect, and work on in the driver alone."""
     for number in range(control.size(3, 2, 5)):
         _named(spark, f"round {number}")
-        many = _rows(spark, 1000 * control.size(200, 100, 300), 4)
-        rows = many.select("id", f.sha2(f.col("id").cast("string"), 256).alias("digest")).collect()
+        numbers = _rows(spark, 1000 * control.size(200, 100, 300), 4)
+        rows = numbers.select("id", f.sha2(f.col("id").cast("string"), 256).alias("digest")).collect()
         # The driver alone works through what it collected, while the executors have nothing to do.
         total, end = 0, time.monotonic() + control.size(4, 3, 6)
         while time.monotonic() < end:
@@ -268,11 +268,11 @@ def lost_executor(spark: SparkSession, control: Control) -> None:
 
 def retried_stage(spark: SparkSession, control: Control) -> None:
     """Use a shuffle twice, and lose some of its files in between."""
-    each = control.size(20, 15, 40) / 1000
+    seconds = control.size(20, 15, 40) / 1000
 
     def work(pairs: Iterable[tuple[int, int]]) -> Iterator[int]:
         for _, value in pairs:
-            time.sleep(each)
+            time.sleep(seconds)
             yield value
 
     context = spark.sparkContext
@@ -288,14 +288,14 @@ def retried_stage(spark: SparkSession, control: Control) -> None:
 
 def speculation(spark: SparkSession, control: Control) -> None:
     """Let the first attempt of one task hang."""
-    tasks, each = control.size(12, 8, 20), control.size(400, 300, 700) / 1000
-    which = control.size(7, 2, tasks - 1)
+    tasks, seconds = control.size(12, 8, 20), control.size(400, 300, 700) / 1000
+    stuck_task = control.size(7, 2, tasks - 1)
 
     def work(rows: Iterable[int]) -> Iterator[int]:
         task = TaskContext.get()
         # The first attempt hangs, as on a bad disk; a copy of it does not.
-        stuck = task.partitionId() == which and task.attemptNumber() == 0
-        time.sleep(25 if stuck else each)
+        stuck = task.partitionId() == stuck_task and task.attemptNumber() == 0
+        time.sleep(25 if stuck else seconds)
         yield sum(rows)
 
     spark.sparkContext.setJobDescription("one attempt hangs, its speculative copy wins")
@@ -393,12 +393,12 @@ def ramp_up(spark: SparkSession, control: Control) -> None:
 
 def failed_task(spark: SparkSession, control: Control) -> None:
     """Let one task fail three times."""
-    which, each = control.size(3, 1, 6), control.size(1500, 1200, 2500) / 1000
+    failing_task, seconds = control.size(3, 1, 6), control.size(1500, 1200, 2500) / 1000
 
     def work(rows: Iterable[int]) -> Iterator[int]:
         task = TaskContext.get()
-        time.sleep(each)
-        if task.partitionId() == which and task.attemptNumber() < 3:  # noqa: PLR2004
+        time.sleep(seconds)
+        if task.partitionId() == failing_task and task.attemptNumber() < 3:  # noqa: PLR2004
             message = "this attempt fails on purpose"
             raise ValueError(message)
         yield sum(rows)
@@ -409,10 +409,10 @@ def failed_task(spark: SparkSession, control: Control) -> None:
 
 def failed_job(spark: SparkSession, control: Control) -> None:
     """Let a job fail for good."""
-    each = control.size(500, 400, 1200) / 1000
+    seconds = control.size(500, 400, 1200) / 1000
 
     def work(rows: Iterable[int]) -> Iterator[int]:
-        time.sleep(each)
+        time.sleep(seconds)
         if TaskContext.get().partitionId() == 2:  # noqa: PLR2004
             message = "every attempt fails on purpose"
             raise ValueError(message)
@@ -441,9 +441,9 @@ def uneven_sleep(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     """Wait for something outside, some tasks longer than others, in two stages."""
 
     def work(rows: Iterable[int]) -> Iterator[int]:
-        part = TaskContext.get().partitionId()
-        time.sleep(0.2 + 0.15 * (part * 7 % 11))
-        yield part + sum(1 for _ in rows)
+        partition = TaskContext.get().partitionId()
+        time.sleep(0.2 + 0.15 * (partition * 7 % 11))
+        yield partition + sum(1 for _ in rows)
 
     spark.sparkContext.setJobDescription("uneven tasks that wait for a store, twice")
     rows = spark.sparkContext.parallelize(range(1100), 11).mapPartitions(work).map(lambda number: (number, number))
@@ -769,12 +769,12 @@ def session(cause: Cause, *, master: str, log: Path, **more: str) -> SparkSessio
 
 def main(name: str, known: Mapping[str, Cause] = ALL) -> None:
     """Run one program; the environment says where (`make_logs.py` sets it)."""
-    told = json.loads(os.environ["SPARK_CAUSES"])
+    setup = json.loads(os.environ["SPARK_CAUSES"])
     cause = known[name]
-    spark = session(cause, master=told["master"], log=Path(told["log"]), **told.get("settings", {}))
+    spark = session(cause, master=setup["master"], log=Path(setup["log"]), **setup.get("settings", {}))
     spark.sparkContext.setLogLevel("ERROR")
     try:
-        cause.program(spark, Control(told["workers"], Path(told["folder"]), told.get("seed", 0)))
+        cause.program(spark, Control(setup["workers"], Path(setup["folder"]), setup.get("seed", 0)))
     finally:
         spark.stop()
 

@@ -39,8 +39,8 @@ class Cluster:
 
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment that every process of the cluster and every program gets: loopback, and no real names."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return kept | {
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return inherited | {
         "SPARK_HOME": str(SPARK),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
@@ -127,15 +127,15 @@ def standalone(folder: Path, *, workers: int = 2, cores: int = 1) -> Iterator[Cl
 
 def children(process: int) -> list[int]:
     """Return the process ids of a process's children, eldest first."""
-    found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
+    listing = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=False)
+    return [int(line) for line in listing.stdout.split()]
 
 
 def _wait_for(log: Path, pattern: str) -> str:
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
-        if found := re.search(pattern, log.read_text(encoding="utf-8", errors="replace")):
-            return found.group(1)
+        if match := re.search(pattern, log.read_text(encoding="utf-8", errors="replace")):
+            return match.group(1)
         time.sleep(0.1)
     message = f"Spark did not come up within {_START_SECONDS} s; read {log}."
     raise RuntimeError(message)

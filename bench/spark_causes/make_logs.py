@@ -57,11 +57,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="other sizes of the same troubles; 0 for the usual ones")
     parser.add_argument("--tests-data", type=Path, help="copy the causes' logs here, compressed")
     arguments = parser.parse_args()
-    known = STREAMS if arguments.streams else ALL
+    causes = STREAMS if arguments.streams else ALL
     everything = [*STREAMS.values()] if arguments.streams else [*CAUSES, *(CORES if arguments.cores else ())]
-    if any(name not in known for name in arguments.only or ()):
-        parser.error(f"--only: choose from {', '.join(known)}")
-    chosen = [known[name] for name in arguments.only] if arguments.only else everything
+    if any(name not in causes for name in arguments.only or ()):
+        parser.error(f"--only: choose from {', '.join(causes)}")
+    chosen = [causes[name] for name in arguments.only] if arguments.only else everything
     arguments.out.mkdir(parents=True, exist_ok=True)
     # Whoever ends this script ends the cluster: an exit goes through the `with` blocks, a signal by itself does not.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
@@ -74,8 +74,8 @@ def main() -> None:
             failed = []
             for cause in chosen:
                 try:
-                    out = arguments.out / cause.name
-                    report(cause, run(cause, cluster, folder=folder, out=out, seed=arguments.seed))
+                    target = arguments.out / cause.name
+                    report(cause, run(cause, cluster, folder=folder, out=target, seed=arguments.seed))
                 except RuntimeError as error:
                     # The other programs have nothing to do with it.
                     print(error, flush=True)
@@ -142,7 +142,7 @@ def run(
     logs = folder / "events"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir()
-    told = {
+    setup = {
         "master": cluster.master,
         "workers": cluster.workers,
         "folder": str(folder),
@@ -157,7 +157,7 @@ def run(
     with output.open("wb") as to:
         program = subprocess.Popen(
             [sys.executable, script, cause.name],
-            env=environment(folder) | {"SPARK_CAUSES": json.dumps(told)},
+            env=environment(folder) | {"SPARK_CAUSES": json.dumps(setup)},
             cwd=folder,
             stdout=to,
             stderr=subprocess.STDOUT,
@@ -170,8 +170,8 @@ def run(
             if program.poll() is None:
                 program.kill()
                 program.wait()
-    found = sorted(logs.iterdir())
-    if program.returncode or not found:
+    logs_written = sorted(logs.iterdir())
+    if program.returncode or not logs_written:
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(output, out.with_suffix(".failed"))
         message = f"The program {cause.name} failed; its output is {out.with_suffix('.failed')}."
@@ -179,7 +179,7 @@ def run(
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     files = []
-    for log in found:
+    for log in logs_written:
         target = out / log.name
         shutil.move(log, target)
         files += [target] if target.is_file() else sorted(target.iterdir())
@@ -229,10 +229,10 @@ def scrub(file: Path, folder: Path) -> None:
 
 
 def _without_paths(event: dict[str, dict[str, str]]) -> dict[str, object]:
-    kept = {name: value for name, value in event["JVM Information"].items() if name in _KEPT_JVM}
+    jvm = {name: value for name, value in event["JVM Information"].items() if name in _KEPT_JVM}
     settings = {name: value for name, value in event["Spark Properties"].items() if not _PATHS.match(name)}
     empty: dict[str, object] = {name: {} for name in event if name != "Event"}
-    return {"Event": event["Event"]} | empty | {"JVM Information": kept, "Spark Properties": settings}
+    return {"Event": event["Event"]} | empty | {"JVM Information": jvm, "Spark Properties": settings}
 
 
 def keep(logs: Path, target: Path) -> None:
@@ -253,12 +253,12 @@ def keep(logs: Path, target: Path) -> None:
         rolled = target / "forms" / "eventlog_v2_two-jobs"
         shutil.rmtree(rolled, ignore_errors=True)
         rolled.mkdir(parents=True)
-        for part in folder.iterdir():
-            if part.name.startswith("events_"):
+        for log_part in folder.iterdir():
+            if log_part.name.startswith("events_"):
                 # As Spark names them with spark.eventLog.compress.
-                (rolled / f"{part.name}.zstd").write_bytes(packed(part.read_bytes()))
-            elif part.name.startswith("appstatus_"):
-                shutil.copy(part, rolled / part.name)
+                (rolled / f"{log_part.name}.zstd").write_bytes(packed(log_part.read_bytes()))
+            elif log_part.name.startswith("appstatus_"):
+                shutil.copy(log_part, rolled / log_part.name)
     file.write_text(json.dumps(answers, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -283,10 +283,10 @@ def write_readme(out: Path) -> None:
     for name, cause in ALL.items():
         for log in sorted((out / name).glob("*")):
             lines.append(f"| `{name}/{log.name}` | {_seconds(log):.1f} | {cause.done} | {cause.answer} |")
-    others = sorted(log for log in (out / "forms").glob("*/*"))
-    if others:
+    forms_written = sorted(log for log in (out / "forms").glob("*/*"))
+    if forms_written:
         lines += ["", "The program `two-jobs` in every form that Spark writes:", ""]
-        lines += [f"- `{log.relative_to(out)}`" for log in others]
+        lines += [f"- `{log.relative_to(out)}`" for log in forms_written]
     (out / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -48,8 +48,8 @@ class Program:
 
 def _sleep(milliseconds: Column | int) -> Column:
     """Take so many milliseconds per row without the processor, inside of the JVM."""
-    each = f.lit(milliseconds) if isinstance(milliseconds, int) else milliseconds
-    return f.call_function("java_method", f.lit("java.lang.Thread"), f.lit("sleep"), each.cast("bigint"))
+    duration = f.lit(milliseconds) if isinstance(milliseconds, int) else milliseconds
+    return f.call_function("java_method", f.lit("java.lang.Thread"), f.lit("sleep"), duration.cast("bigint"))
 
 
 def _slowly(frame: DataFrame, milliseconds: int) -> DataFrame:
@@ -131,8 +131,8 @@ def sleeping_udf(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa
         answers = spark.range(97).select(f.col("id").alias("key"), (f.col("id") * 1).alias("answer"))
         _keep_nothing(spark.range(0, 1_000, 1, 8).withColumn("key", f.col("id") % 97).join(answers, "key"))
     else:
-        few = spark.range(0, 16, 1, 2).select(asked("id").alias("id"))
-        _keep_nothing(_slowly(few, 1_250))
+        few_rows = spark.range(0, 16, 1, 2).select(asked("id").alias("id"))
+        _keep_nothing(_slowly(few_rows, 1_250))
 
 
 def broadcast_missed(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
@@ -208,8 +208,8 @@ def small_files_written(spark: SparkSession, role: Role, folder: Path) -> None:
 def repeated_subplan(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
     """Ask three questions about a table that is computed anew for each."""
 
-    def costly(most: int) -> DataFrame:
-        rows = spark.range(0, 480, 1, 8).filter(f.col("id") < most)
+    def costly(below: int) -> DataFrame:
+        rows = spark.range(0, 480, 1, 8).filter(f.col("id") < below)
         return _slowly(rows, 8).groupBy((f.col("id") % 12).alias("key")).agg(f.count("slept").alias("rows"))
 
     base = costly(500)
@@ -223,15 +223,15 @@ def repeated_subplan(spark: SparkSession, role: Role, folder: Path) -> None:  # 
 
 def cache_recomputed(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
     """Keep in memory a table that does not fit, and read it three times."""
-    parts = f.sequence(f.lit(1), f.lit(8 if role == "decoy" else 2_000))
+    pieces = f.sequence(f.lit(1), f.lit(8 if role == "decoy" else 2_000))
     # Text that does not compress well.
-    wide = f.array_join(f.transform(parts, lambda part: f.sha2(f.concat(f.col("id"), part), 512)), "")
+    wide = f.array_join(f.transform(pieces, lambda piece: f.sha2(f.concat(f.col("id"), piece), 512)), "")
     table = _slowly(spark.range(0, 320, 1, 8), 8).withColumn("wide", wide)
     level = StorageLevel.MEMORY_AND_DISK if role == "twin" else StorageLevel.MEMORY_ONLY
     table.persist(level)
     for number in range(3):
-        found = table.filter(f.length("wide") > number)
-        _keep_nothing(_slowly(found, 10) if role == "decoy" else found.select(f.length("wide")))
+        read_rows = table.filter(f.length("wide") > number)
+        _keep_nothing(_slowly(read_rows, 10) if role == "decoy" else read_rows.select(f.length("wide")))
 
 
 def plan_patterns(spark: SparkSession, role: Role, data: Path) -> None:
@@ -261,9 +261,9 @@ def plan_texts(spark: SparkSession, role: Role, data: Path) -> None:
     _keep_nothing(rows.select(f.regexp_replace("text", "[0-9]+", "#") if planted else f.length("text")))
     columns = [(f.col("id") + number).alias(f"c{number}") for number in range(150 if planted else 15)]
     _keep_nothing(rows.select(*columns).filter("c1 > 5"))
-    kept = rows.filter("id % 2 = 0").cache()
+    cached = rows.filter("id % 2 = 0").cache()
     for _ in range(1 if planted else 2):
-        _keep_nothing(kept.select("id"))
+        _keep_nothing(cached.select("id"))
 
 
 def _rows_of_text(folder: Path) -> None:

@@ -52,8 +52,8 @@ def write_tables(folder: Path, lines: int = LINES) -> None:
     _write(tables["lineitem"].select(["l_orderkey", "l_quantity", "l_shipdate"]), folder / "many", files=MANY_FILES)
     _write(tables["lineitem"].select(["l_orderkey", "l_quantity", "l_shipdate"]).slice(0, 6_000), folder / "some", 120)
     (folder / "text").mkdir()
-    with pa.output_stream(folder / "text" / "orders.csv.gz", compression="gzip") as out:
-        pc.write_csv(tables["orders"], out, pc.WriteOptions(include_header=False))
+    with pa.output_stream(folder / "text" / "orders.csv.gz", compression="gzip") as archive:
+        pc.write_csv(tables["orders"], archive, pc.WriteOptions(include_header=False))
 
 
 def _write(table: pa.Table, place: Path, files: int) -> None:
@@ -66,15 +66,15 @@ def _write(table: pa.Table, place: Path, files: int) -> None:
 
 def _texts(draw: Generator, rows: int, words: int) -> np.ndarray:
     """Return a text of so many words for each row; a thousand different ones."""
-    some = np.array([" ".join(draw.choice(_WORDS, words)) for _ in range(1_000)])
-    return some[draw.integers(0, some.size, rows)]
+    texts = np.array([" ".join(draw.choice(_WORDS, words)) for _ in range(1_000)])
+    return texts[draw.integers(0, texts.size, rows)]
 
 
 def _orders(draw: Generator, lines: int) -> dict[str, pa.Table]:
     orders, customers, parts, suppliers = lines // 4, lines // 40, lines // 30, lines // 600
     # A third of the customers never ordered; one in twenty orders is of a single customer.
-    of = draw.integers(0, customers * 2 // 3, orders)
-    of[draw.random(orders) < 0.05] = 7  # noqa: PLR2004 a share
+    customer_of_order = draw.integers(0, customers * 2 // 3, orders)
+    customer_of_order[draw.random(orders) < 0.05] = 7  # noqa: PLR2004 a share
     ordered = draw.integers(0, _DAYS, orders)
     order = np.sort(draw.integers(0, orders, lines))
     price = np.round(draw.uniform(900, 100_000, lines), 2)
@@ -107,7 +107,7 @@ def _orders(draw: Generator, lines: int) -> dict[str, pa.Table]:
         "orders": pa.table(
             {
                 "o_key": np.arange(orders),
-                "o_customer": of,
+                "o_customer": customer_of_order,
                 "o_day": ordered,
                 "o_price": np.round(draw.uniform(800, 500_000, orders), 2),
                 "o_priority": draw.integers(1, 6, orders),

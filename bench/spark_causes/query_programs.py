@@ -155,8 +155,8 @@ def orders_stream(spark: SparkSession, role: Role, folder: Path) -> None:
     # Few rows, so that what the settings do hardly matters; the time goes into an expression.
     _tables(spark, folder)
     for table in ("lineitem", "orders"):
-        few = spark.table(table).limit(2_000).cache()
-        few.createOrReplaceTempView(table)
+        few_rows = spark.table(table).limit(2_000).cache()
+        few_rows.createOrReplaceTempView(table)
     spark.sql(QUERIES["h-returned"]).collect()
     _burn(spark)
 
@@ -280,14 +280,14 @@ def questions_about_one_table(spark: SparkSession, role: Role, folder: Path) -> 
     lines = spark.table("lineitem").join(spark.table("orders"), f.col("l_orderkey") == f.col("o_key"))
 
     def table(least: int) -> DataFrame:
-        kept = lines.filter(f.col("l_quantity") > least)
-        return kept.groupBy("o_customer").agg(f.sum("l_price").alias("spent"), f.max(f.sha2("l_comment", 512)))
+        large_lines = lines.filter(f.col("l_quantity") > least)
+        return large_lines.groupBy("o_customer").agg(f.sum("l_price").alias("spent"), f.max(f.sha2("l_comment", 512)))
 
-    one = table(10)
+    base = table(10)
     if role == "twin":
-        one.cache()
+        base.cache()
     for number in range(4):
-        (table(10 + number) if role == "decoy" else one).filter(f.col("spent") > 1_000 * number).count()
+        (table(10 + number) if role == "decoy" else base).filter(f.col("spent") > 1_000 * number).count()
 
 
 def sales_by_day(spark: SparkSession, role: Role, folder: Path) -> None:

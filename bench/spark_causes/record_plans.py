@@ -82,8 +82,8 @@ def record(program: Program, role: Role, folder: Path, settings: Mapping[str, st
         data.mkdir(parents=True)
         if program.prepare is not None:
             program.prepare(data)
-    own = {**program.settings, **(program.fixed_settings if role == "twin" else {}), **(settings or {})}
-    spark = session(f"{program.name}-{role}", logs, own)
+    all_settings = {**program.settings, **(program.fixed_settings if role == "twin" else {}), **(settings or {})}
+    spark = session(f"{program.name}-{role}", logs, all_settings)
     try:
         program.run(spark, role, data)
     finally:
@@ -112,19 +112,19 @@ def recording(first: Program) -> Iterator[Path]:
 def main() -> None:
     """Read the options and record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    known = [*PROGRAMS, *PATTERNS, *HELD_OUT]
-    names = [program.name for program in known]
+    programs = [*PROGRAMS, *PATTERNS, *HELD_OUT]
+    names = [program.name for program in programs]
     usual = [program.name for program in (*PROGRAMS, *PATTERNS)]
     parser.add_argument("--out", type=Path, required=True, help="folder for the logs")
     parser.add_argument("--only", nargs="+", choices=names, default=usual, metavar="NAME", help=", ".join(names))
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES))
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    chosen = [program for program in known if program.name in given.only]
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    chosen = [program for program in programs if program.name in options.only]
     with recording(chosen[0]) as folder:
-        for program, role in product(chosen, given.roles):
+        for program, role in product(chosen, options.roles):
             log = record(program, role, folder)
-            target = given.out / f"{program.name}-{role}.zstd"
+            target = options.out / f"{program.name}-{role}.zstd"
             target.write_bytes(packed(log))
             print(f"{target.name}: {len(log) / 1e6:.2f} MB, {target.stat().st_size:,} bytes kept", flush=True)
 

@@ -45,8 +45,8 @@ _ANYWHERE = {"spark.locality.wait": "0s"}
 
 def _give(folder: Path, rows: int, over: threading.Event) -> None:
     """Write a file of so many lines at each multiple of the period."""
-    begun, number = time.monotonic(), 0
-    while not over.wait(max(0.0, begun + number * PERIOD_S - time.monotonic())):
+    started, number = time.monotonic(), 0
+    while not over.wait(max(0.0, started + number * PERIOD_S - time.monotonic())):
         hidden = folder / f".{number:04}.txt"
         hidden.write_text("x\n" * rows, encoding="utf-8")
         hidden.rename(folder / f"{number:04}.txt")
@@ -57,20 +57,20 @@ def _stream(
     spark: SparkSession, control: Control, rows: int, acts: dict[int, Callable[[], None]], batches: int
 ) -> None:
     """Run so many batches, a file each; act when some of them have ended."""
-    given, over = control.folder / "given", threading.Event()
-    shutil.rmtree(given, ignore_errors=True)
-    given.mkdir()
-    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(given))
+    source, over = control.folder / "given", threading.Event()
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir()
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(source))
     slow = lines.repartition(2).select(take(_EACH_MS).alias("work"))
     running = slow.writeStream.format("noop").queryName("stream").start()
-    giving = threading.Thread(target=_give, args=(given, rows, over))
+    giving = threading.Thread(target=_give, args=(source, rows, over))
     giving.start()
-    end, left, done = time.monotonic() + _PATIENCE_S, dict(acts), -1
+    end, acts_left, done = time.monotonic() + _PATIENCE_S, dict(acts), -1
     try:
         while time.monotonic() < end and done < batches:
             done = -1 if running.lastProgress is None else running.lastProgress["batchId"]
-            for batch in [batch for batch in left if done >= batch]:
-                left.pop(batch)()
+            for batch in [batch for batch in acts_left if done >= batch]:
+                acts_left.pop(batch)()
             time.sleep(0.1)
     finally:
         over.set()
