@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pag_graph.sources.spark.settings import setting
-from pag_graph.sources.spark.texts import OTHER
+from pag_graph.sources.spark.settings import setting, shown
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.log_tables import SparkLog
@@ -17,7 +16,6 @@ _SIZE = re.compile(r"(\d{1,15})\s*([bkmgtp]?)(?:i?b)?", re.IGNORECASE | re.ASCII
 _SHARE = re.compile(r"0?\.\d{1,9}", re.ASCII)
 _MEMORY_FRACTION, _USUAL_FRACTION = "spark.memory.fraction", 0.6
 _POWERS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
-_PLAIN = re.compile(r"-?\d{1,15}(?:\.\d{1,6})? ?[A-Za-z]{0,2}|true|false", re.ASCII)
 
 
 class Change(NamedTuple):
@@ -50,8 +48,7 @@ class Change(NamedTuple):
 def of_setting(log: SparkLog, name: str, proposed: str, *, query: int | None = None, place: str = "") -> Change:
     """Return the change of a setting, with the value that the log has of it."""
     value, source = setting(log, name, query)
-    recorded = value if value is None or _PLAIN.fullmatch(value) else OTHER
-    return Change(name, recorded, source, proposed, place)
+    return Change(name, shown(value), source, proposed, place)
 
 
 def of_program(what: str, recorded: str, proposed: str, place: str) -> Change:

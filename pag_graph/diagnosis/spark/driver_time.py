@@ -145,7 +145,12 @@ def _commits(look: Look, gaps: list[Interval], queries: dict[int, Interval]) -> 
 def _many_jobs(look: Look, gaps: list[Interval]) -> tuple[list[Interval], Cause | None]:
     """Time before jobs of call sites that have many small ones, of queries that differ in numbers only."""
     plans = dict(look.schedule.log.executions.select("execution", "mark").iter_rows())
-    jobs = sorted((job for job in look.schedule.jobs if job.number is not None), key=lambda job: job.start_ns)
+    # A stream has as many batches as its input asks for.
+    of_streams = set(look.schedule.log.jobs.filter(pl.col("query").is_not_null())["job"].to_list())
+    jobs = sorted(
+        (job for job in look.schedule.jobs if job.number is not None and job.number not in of_streams),
+        key=lambda job: job.start_ns,
+    )
     small: dict[tuple[str, int | None], list[Interval]] = {}
     # The jobs of one query are its own doing, however many there are.
     units: dict[tuple[str, int | None], set[tuple[bool, int]]] = {}

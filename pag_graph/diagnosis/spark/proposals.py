@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pag_graph.diagnosis.spark.changes import Change, bytes_of, of_program, of_setting
 from pag_graph.diagnosis.spark.cores import most_cores
 from pag_graph.diagnosis.spark.loss_reasons import proposed_for
+from pag_graph.diagnosis.spark.program_changes import PROGRAM_CHANGES, salted_key
 from pag_graph.sources.spark.settings import setting
 
 if TYPE_CHECKING:
@@ -93,6 +94,11 @@ def _adaptive_joins(look: Look, cause: Cause) -> tuple[Change, ...]:
     return tuple(of_setting(look.schedule.log, name, "true", query=query) for name in off)
 
 
+def _divided_keys(look: Look, cause: Cause) -> tuple[Change, ...]:
+    """Propose that Spark divides what one key has, or that the program does."""
+    return _adaptive_joins(look, cause) or salted_key(look, cause)
+
+
 def _speculate(look: Look, cause: Cause) -> tuple[Change, ...]:
     """Propose copies of tasks on slow machines, where there are none."""
     del cause
@@ -137,9 +143,10 @@ def _query(look: Look, cause: Cause) -> int | None:
 
 
 _BY_CAUSE: dict[str, Callable[[Look, Cause], tuple[Change, ...]]] = {
+    **PROGRAM_CHANGES,
     "gc": _more_memory,
     "huge_partitions": _spilled,
-    "key_skew": _adaptive_joins,
+    "key_skew": _divided_keys,
     "lost_executor": _after_loss,
     "slow_node": _speculate,
     "speculation": _speculate_sooner,

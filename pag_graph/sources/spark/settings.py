@@ -13,7 +13,7 @@ from pag_graph.sources.spark.texts import OTHER
 if TYPE_CHECKING:
     from pag_graph.sources.spark.log_tables import SparkLog
 
-__all__ = ["SETTINGS", "Setting", "known_settings", "setting", "settings_of"]
+__all__ = ["SETTINGS", "Setting", "known_settings", "setting", "settings_of", "shown"]
 
 SETTINGS: dict[str, tuple[tuple[tuple[int, int], str], ...]] = {
     "spark.app.id": (),
@@ -145,13 +145,14 @@ def settings_of(log: SparkLog) -> dict[str, dict[str, Any]]:
     for name in SETTINGS:
         value, source = setting(log, name)
         changed = {
-            str(query): _shown(query_settings[name])
+            str(query): shown(query_settings[name])
             for query, query_settings in log.query_settings.items()
             if name in query_settings
         }
-        settings[name] = {"value": _shown(value), "source": source, **({"queries": changed} if changed else {})}
+        settings[name] = {"value": shown(value), "source": source, **({"queries": changed} if changed else {})}
     return settings
 
 
-def _shown(value: str | None) -> str | None:
+def shown(value: str | None) -> str | None:
+    """Return a setting's value as it is shown: a number, size, time or word of Spark; ``other`` for all else."""
     return value if value is None or _VALUE.fullmatch(value) else OTHER

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import polars as pl
 import pytest
 
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
+from pag_graph.diagnosis.spark.look import Cause
+from pag_graph.diagnosis.spark.program_changes import PROGRAM_CHANGES
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles, find_logs
 from pag_graph.sources.spark.reader import read_log
@@ -20,6 +24,19 @@ RECORDED = {
     "slow-node": ("slow_node", ["spark.speculation: false (default) -> true"]),
     "speculation": ("speculation", ["spark.speculation.multiplier: 8 -> 1.5"]),
     "straggler-task": ("straggler", []),
+    "cores/cores-skewed-key-1x2": (
+        "key_skew",
+        ["the key: all rows of one in one task -> salted, or aggregated in two steps, in stage 1"],
+    ),
+    "plans/small-files-written-planted": (
+        "output_commit",
+        [
+            (
+                "the committer of output files: moves them after the last job -> one that renames nothing (of the"
+                " object store, or of a table format), or fewer files, in query 22"
+            )
+        ],
+    ),
     "tiny-tasks": ("tiny_tasks", ["partitions: 900 -> 2, by coalesce(), or larger splits of the input, in stage 0"]),
     "too-few-partitions": (
         "too_few_partitions",
@@ -42,6 +59,46 @@ def test_recorded_logs(name: str) -> None:
     cause, expected = RECORDED[name]
     (log,) = find_logs(DATA / f"{name}.zstd")
     assert changes(diagnosis_of(log), cause) == expected
+
+
+PROGRAMS = {
+    "collect_large": (
+        None,
+        {"result_bytes": 3 << 20},
+        "results: 3 MiB to the driver -> written by tasks, or a part of",
+    ),
+    "deserialization": (4, {}, "what tasks carry: with each task -> a broadcast variable, in stage 4"),
+    "listing": (None, {"jobs": [1, 2]}, "input files: listed by 2 jobs -> a table of a catalog that knows its files"),
+    "many_small_jobs": (
+        None,
+        {"call_sites": {"count at a.py:1": 30, "count at a.py:9": 40}},
+        "jobs: 40, each for a part -> one query for all, in count at a.py:9",
+    ),
+    "partition_skew": (2, {}, "partitions: as the input has them -> repartition() after reading, in stage 2"),
+    "shuffle_fetch": (0, {}, "the shuffle: 8 MiB read -> fewer rows and columns before the exchange, in stage 0"),
+    "single_window": (3, {}, "the window: over all rows, in one task -> PARTITION BY a column, in stage 3"),
+    "unsplittable_input": (1, {}, "input files: one task for each, whatever its size -> more files, or a format whose"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_a_program_does_and_should_do(name: str) -> None:
+    stage, signal, expected = PROGRAMS[name]
+    cause = Cause(cause=name, saved_ns=1, share=0.5, stage=stage, signal=signal)
+    columns = {"stage": [0, 0, 1], "remote_bytes": [3 << 20, 1 << 20, 1 << 30], "local_bytes": [4 << 20, 0, 0]}
+    look = SimpleNamespace(tasks=pl.DataFrame(columns))
+    (change,) = PROGRAM_CHANGES[name](look, cause)  # type: ignore[arg-type]
+    assert change.text.startswith(expected)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("FIFO", ["spark.scheduler.mode: FIFO -> FAIR"]), ("FAIR", [])])
+def test_jobs_take_turns_where_they_do_not(mode: str, expected: list[str], tmp_path: Path) -> None:
+    log = EventLog(cores=[1]).add(
+        "SparkListenerEnvironmentUpdate", **{"Spark Properties": {"spark.scheduler.mode": mode}}
+    )
+    look = SimpleNamespace(schedule=map_log(read_log(written(log.end(10), tmp_path))).schedule)
+    cause = Cause(cause="concurrent_jobs", saved_ns=1, share=0.5)
+    assert [change.text for change in PROGRAM_CHANGES["concurrent_jobs"](look, cause)] == expected  # type: ignore[arg-type]
 
 
 def few_partitions(properties: dict[str, str], *, tasks: int, spilled: int = 0, read: int = 1) -> EventLog:
