@@ -67,7 +67,18 @@ def polled_stretches(rows: Sequence[PolledRow], pause_ns: int) -> list[tuple[int
 
 
 def looked_in_vain(rows: Sequence[PolledRow]) -> dict[int, int]:
-    """Return, per row that reads a message, when a step last began that did not find it; absent if none did."""
+    """Return, per row that reads a message, when a step last began that did not find it.
+
+    Parameters
+    ----------
+    rows
+        A worker's log.
+
+    Returns
+    -------
+    dict
+        Nanoseconds by the place of the row; rows are absent before which no step looked.
+    """
     steps = _steps(rows)
     began_at = {}
     for place, polled_row in enumerate(rows):

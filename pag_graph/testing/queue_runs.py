@@ -56,7 +56,7 @@ class QueueRun:
     seed: int = 0
 
     def utilisation(self, workers: int) -> float:
-        """Return what an epoch takes with so many workers, as a share of the period."""
+        """Return what an epoch takes with so many workers, as a share of the period: above 1 the queue grows."""
         share_ns = self.work_ns / workers + self.coordination_ns * workers
         return (_SHARE_OUT + 2 * _TRANSFER + share_ns) / self.period_ns
 

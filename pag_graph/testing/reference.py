@@ -209,7 +209,19 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
 
 
 def traffic_of(messages: Iterable[tuple[Event, Event]]) -> list[Row]:
-    """Count messages: of each the event that read it, and the event that sent it."""
+    """Return the traffic of some messages, as `PAG_TRAFFIC` has it.
+
+    Parameters
+    ----------
+    messages
+        Of each the event that read it, and the event that sent it.
+
+    Returns
+    -------
+    list of dict
+        One row per epoch, channel, pair of workers and type. Records and bytes are None where one message states none:
+        of what is not known in part nothing is known.
+    """
     groups: defaultdict[tuple[Any, ...], list[Event]] = defaultdict(list)
     for read, sent in messages:
         kind = "data_message" if str(read.kind) == "receive" else "progress_message"
@@ -783,7 +795,7 @@ def _epochs(logs: list[list[_Item]], rounds: list[Row], end: int, lives: list[_L
 
 
 def inside_ns(edge: Row, start: int, end: int) -> int:
-    """Return how long an edge lasts inside a window."""
+    """Return for how many nanoseconds an edge lies inside a window; 0 outside of it."""
     begin: int = max(edge["start_ns"], start)
     finish: int = min(edge["start_ns"] + edge["duration_ns"], end)
     return max(0, finish - begin)

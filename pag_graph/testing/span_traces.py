@@ -281,7 +281,7 @@ def _by_trace(spans: Iterable[SimulatedSpan]) -> dict[str, list[SimulatedSpan]]:
 
 
 def jaeger(spans: Iterable[SimulatedSpan]) -> bytes:
-    """Return spans as Jaeger's API answers."""
+    """Return spans as Jaeger's API answers: JSON of ``data``, one entry per trace; times in microseconds."""
     traces = []
     for trace, members in _by_trace(spans).items():
         hosts = sorted({(span.service, span.host) for span in members})
@@ -312,7 +312,7 @@ def jaeger(spans: Iterable[SimulatedSpan]) -> bytes:
 
 
 def zipkin(spans: Iterable[SimulatedSpan]) -> bytes:
-    """Return spans as Zipkin v2 has them."""
+    """Return spans as Zipkin v2 has them: a JSON list, one entry per span; times in microseconds."""
     rows = []
     for span in spans:
         tags = {"host.name": span.host} | ({"thread.id": span.thread} if span.thread else {})
@@ -332,7 +332,7 @@ def zipkin(spans: Iterable[SimulatedSpan]) -> bytes:
 
 
 def otlp(spans: Iterable[SimulatedSpan]) -> bytes:
-    """Return spans as the collector's file exporter writes them: a line of JSON per host."""
+    """Return spans as the collector's file exporter writes them: a line of JSON per host; times in nanoseconds."""
     lines = []
     for (service, host), members in _by_resource(spans).items():
         rows = []

@@ -84,7 +84,7 @@ class Event:
     arrived_ns: int | None = None
 
     def shifted(self, by_ns: int) -> Event:
-        """Return the event on a clock that is ahead by so much."""
+        """Return the event on a clock that is ahead by so many nanoseconds."""
         arrived_ns = None if self.arrived_ns is None else self.arrived_ns + by_ns
         return replace(self, t_ns=self.t_ns + by_ns, arrived_ns=arrived_ns)
 
@@ -138,7 +138,10 @@ class SmallTrace:
         return replace(self, events=events, idle_logged=False)
 
     def losing(self, chance: random.Random) -> SmallTrace:
-        """Return the trace as a source that numbers all events, and loses some of them, would leave it."""
+        """Return the trace as a source that numbers all events, and loses some of them, would leave it.
+
+        Each worker loses up to three runs of up to three events, drawn by `chance`, and never its last event.
+        """
         logs = []
         for log in self.events:
             numbered = [replace(event, seq=seq) for seq, event in enumerate(log, 1)]
@@ -150,13 +153,21 @@ class SmallTrace:
         return replace(self, events=tuple(logs), gapless=True)
 
     def changed(self, worker: int, index: int, **changes: object) -> SmallTrace:
-        """Return the trace with other values in one event; without values the event is left out."""
+        """Return the trace with other values in one event; without values the event is left out.
+
+        Parameters
+        ----------
+        worker, index
+            Whose event, and which one of its log, from 0.
+        **changes
+            Fields of `Event`.
+        """
         log = list(self.events[worker])
         log[index : index + 1] = [replace(log[index], **changes)] if changes else []  # type: ignore[arg-type]
         return self._with_log(worker, log)
 
     def until_epoch(self, epoch: int) -> SmallTrace:
-        """Return what every worker logged up to the end of `epoch`."""
+        """Return what every worker logged up to the end of `epoch`, which is included."""
         return replace(self, events=tuple(tuple(event for event in log if event.epoch <= epoch) for log in self.events))
 
     def _with_log(self, worker: int, log: Iterable[Event]) -> SmallTrace:
@@ -239,7 +250,7 @@ class SmallTrace:
 
 
 def event_table(events: Iterable[Event]) -> pa.Table:
-    """Return rows of `TRACE_EVENTS`."""
+    """Return events as `TRACE_EVENTS`, one row each; columns that `Event` lacks are null."""
     names = set(Event.__dataclass_fields__)
     rows = list(events)
     return pa.Table.from_pydict(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def gloo_rank(folder: Path, rank: int, *, asked: float, ended: float) -> Path:
-    """Write a rank that asks for a collective at some time (us) and rests until it has ended."""
+    """Write a rank that asks for a collective at some time and rests until it has ended; times are microseconds."""
     events = [
         {"cat": "user_annotation", "name": "ProfilerStep#1", "tid": 1, "ts": 0, "dur": ended + 60},
         {"cat": "cpu_op", "name": "aten::mm", "tid": 1, "ts": 0, "dur": asked - 10},

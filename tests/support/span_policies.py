@@ -145,7 +145,13 @@ def jaeger_path(trace: dict[str, Any]) -> list[tuple[str, int, int]] | None:
 
 
 class CrispTree:
-    """What CRISP makes of a trace: recursive, and quadratic."""
+    """What CRISP makes of a trace: recursive, and quadratic.
+
+    Parameters
+    ----------
+    trace
+        As Jaeger's API answers it, with one trace.
+    """
 
     def __init__(self, trace: dict[str, Any]) -> None:
         self.processes = trace["data"][0]["processes"]
@@ -171,10 +177,12 @@ class CrispTree:
         self.cut(self.root)
 
     def host(self, node: Span) -> str | None:
+        """Return the host of a node's process, if it states one."""
         tags = self.processes[node["pid"]]["tags"]
         return tags[0]["value"] if tags else None
 
     def call(self, parent: Span, me: Span) -> bool:
+        """Tell whether a parent and its only child are two ends of one call."""
         if len(parent["kids"]) != 1 or me["d"] > 1.01 * parent["d"]:
             return False
         above = parent["up"]
@@ -184,6 +192,7 @@ class CrispTree:
         return bool(clean or fuzzy or (all(hosts) and hosts[0] != hosts[1]))
 
     def cut(self, parent: Span) -> None:
+        """Cut children to their parent's time, and drop those outside of it, all the way down."""
         outside = []
         for kid in parent["kids"]:
             if self.call(parent, kid):
@@ -203,6 +212,7 @@ class CrispTree:
         parent["kids"] = [kid for kid in parent["kids"] if not any(kid is outsider for outsider in outside)]
 
     def before(self, parent: Span, among: list[Span], first: Span, later: Span) -> bool:
+        """Tell whether one child ended before another one began, as far as clocks can tell."""
         if first["e"] < later["s"]:
             return True
         if first["e"] < later["e"] and first["s"] < later["s"] and (first["e"] - later["s"]) / parent["d"] < 0.01:
@@ -210,6 +220,7 @@ class CrispTree:
         return False
 
     def path(self, node: Span) -> list[Span]:
+        """Return the nodes of the critical path, from the root down, late children first."""
         path = [node]
         if not node["kids"]:
             return path
@@ -223,6 +234,7 @@ class CrispTree:
         return path
 
     def work(self, node: Span) -> tuple[int, int]:
+        """Return the time of a node and all below it, and of those of them that failed."""
         works = [self.work(kid) for kid in node["kids"]]
         return node["d"] + sum(a for a, _ in works), (node["d"] if node["error"] else 0) + sum(b for _, b in works)
 
@@ -242,6 +254,7 @@ class CrispTree:
         return by_operation
 
     def saved(self, node: Span) -> int:
+        """Return how much shorter a node would be without what failed."""
         if node["error"]:
             return int(node["d"])
         blocks: list[dict[str, Any]] = []
@@ -256,6 +269,7 @@ class CrispTree:
         return min(int(node["d"]), sum(self.saved_in(block, node) for block in blocks))
 
     def saved_in(self, block: dict[str, Any], parent: Span) -> int:
+        """Return how much sooner a block of children that overlap would have ended without what failed."""
         ordered = sorted(block["kids"], key=lambda kid: kid["e"])[::-1]
         just: dict[str, list[Span]] = {kid["id"]: [] for kid in ordered}
         waiting: list[Span] = []

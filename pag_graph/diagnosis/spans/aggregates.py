@@ -173,7 +173,7 @@ def by_call_path(sums: Sums) -> list[dict[str, Any]]:
 
 
 def slowest(sums: Sums) -> I64:
-    """Return the slowest 1 % of the requests that are counted, at least one."""
+    """Return the slowest 1 % of the requests that are counted, at least one: their numbers in ascending order."""
     chosen = sums.counted
     count = -(-len(chosen) // SLOWEST_SHARE)
     return np.sort(chosen[np.argsort(-sums.latency[chosen], kind="stable")[:count]])

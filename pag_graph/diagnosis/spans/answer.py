@@ -289,7 +289,20 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
 
 
 def path_rows(shown: dict[str, Any], top: int) -> list[dict[str, Any]]:
-    """Return a request's path by operation, longest first."""
+    """Return a request's path by operation, longest first: at most `top` rows.
+
+    Parameters
+    ----------
+    shown
+        A request, as `request_facts` returns it.
+    top
+        How many operations.
+
+    Returns
+    -------
+    list of dict
+        One row per operation: ``operation``, ``path_ns``, and ``certain_ns`` of it; none for a request without time.
+    """
     sections = pl.DataFrame(shown["path"], schema_overrides={"duration_ns": pl.Int64})
     if not sections.height:
         return []

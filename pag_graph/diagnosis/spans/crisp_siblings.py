@@ -28,7 +28,15 @@ class Node:
 
 
 class Siblings:
-    """Children of one parent, or some of them: who precedes whom."""
+    """Children of one parent, or some of them: who precedes whom.
+
+    Parameters
+    ----------
+    nodes
+        The children.
+    duration
+        Of their parent, in the format's unit of time; overlaps count in shares of it.
+    """
 
     def __init__(self, nodes: Sequence[Node], duration: int) -> None:
         self._starts, self._ends = sorted(node.start for node in nodes), sorted(node.end for node in nodes)

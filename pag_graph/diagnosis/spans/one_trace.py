@@ -33,7 +33,10 @@ class OneTrace:
 
 
 def each_trace(table: SpanTable) -> Iterator[OneTrace]:
-    """Yield the traces of a table, in the order of their ids."""
+    """Yield the traces of a table in the order of their ids, the spans of each in the order of their file.
+
+    Times are whole ticks of the format (`SpanTable.tick_ns`), as the other tools see them.
+    """
     spans = table.spans.with_row_index("row").sort("trace", maintain_order=True)
     begins = np.flatnonzero(np.diff(spans["trace"].to_numpy(), prepend=-1))
     references = table.references.sort("row", maintain_order=True)

@@ -101,7 +101,22 @@ class Diagnosis:
         return (self.simulated_ns - self.span_ns) / self.active_ns
 
     def estimate(self, ns: int, *, measured: bool = False, most_ns: int | None = None) -> Estimate:
-        """Return a replayed time, or one that was measured, with its error and what it cannot be more than."""
+        """Return a replayed time, or one that was measured, with its error and what it cannot be more than.
+
+        Parameters
+        ----------
+        ns
+            The time, in nanoseconds.
+        measured
+            Whether the log states it: then it has no error, and is reliable in every log.
+        most_ns
+            What it cannot be more than, whatever a replay says; None where nothing tells.
+
+        Returns
+        -------
+        Estimate
+            Off by as much as the replay of what was recorded.
+        """
         if measured:
             return Estimate(ns, 0, reliable=True)
         return Estimate(ns, abs(self.simulated_ns - self.span_ns), self.reliable, most_ns)

@@ -46,13 +46,32 @@ class Change(NamedTuple):
 
 
 def of_setting(log: SparkLog, name: str, proposed: str, *, query: int | None = None, place: str = "") -> Change:
-    """Return the change of a setting, with the value that the log has of it."""
+    """Return the change of a setting, with the value that the log has of it.
+
+    Parameters
+    ----------
+    log
+        The log, for the value and where it is from.
+    name
+        Name of the setting, one of `SETTINGS`.
+    proposed
+        How it should be.
+    query
+        The query that has the setting for itself; the application's value counts if absent.
+    place
+        Where the change matters: stage and plan node.
+
+    Returns
+    -------
+    Change
+        Recorded is ``other`` for a value that is no number, size or switch: texts of users are not repeated.
+    """
     value, source = setting(log, name, query)
     return Change(name, shown(value), source, proposed, place)
 
 
 def of_program(what: str, recorded: str, proposed: str, place: str) -> Change:
-    """Return a change of the program."""
+    """Return a change of the program: what it does (``recorded``, by the plan), and what it should do instead."""
     return Change(what, recorded, "plan", proposed, place)
 
 
@@ -69,6 +88,9 @@ def bytes_of(value: str | None, *, unit: str = "b") -> int | None:
 
 
 def share_of_memory(log: SparkLog, query: int | None = None) -> float:
-    """Return the part of an executor's memory that execution and storage share: Spark's own where the log has none."""
+    """Return the part of an executor's memory that execution and storage share, from 0 to 1.
+
+    It is ``spark.memory.fraction`` of the query, else of the application; Spark's own 0.6 where the log has none.
+    """
     fraction = setting(log, _MEMORY_FRACTION, query).value or ""
     return float(fraction) if _SHARE.fullmatch(fraction) else _USUAL_FRACTION

@@ -18,7 +18,11 @@ _SHOWN = 6
 
 
 def concurrency(look: Look) -> list[Cause]:
-    """Find the job that lost most by sharing the cores."""
+    """Find the job that lost most by sharing the cores: one cause at most.
+
+    The jobs that overlap one of another query are replayed alone with all cores, the eight longest at most: a job
+    cannot lose more than its own time.
+    """
     jobs = look.schedule.jobs
     together = _overlapping(look)
     lost: dict[int, int] = {}

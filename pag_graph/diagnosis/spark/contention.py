@@ -50,7 +50,10 @@ class Sharing(NamedTuple):
 
 
 def contention(look: Look) -> list[Cause]:
-    """Find hosts with more tasks at once than processors, where that costs more than it gives."""
+    """Find hosts with more tasks at once than processors, where that costs more than it gives: one cause at most.
+
+    The saving is that of a replay with as many tasks at once as there are processors, none of which loses time.
+    """
     comparable = comparable_tasks(look)
     if comparable.height < 2 * look.limits.contended_tasks:
         return []

@@ -53,20 +53,31 @@ class CorePrediction(NamedTuple):
 
 
 def registered_cores(schedule: Schedule) -> list[Cores]:
-    """Return the cores that the application had, executor by executor, from when they registered until they went."""
+    """Return the cores that the application had: one group per executor, from when it registered until it went."""
     return _cores_since(schedule, schedule.executors["added"].to_list(), _core_counts(schedule))
 
 
 def registered_slots(schedule: Schedule) -> list[Cores]:
-    """Return the same with as many cores as tasks can use (`task_slots`)."""
+    """Return the same with as many cores as tasks can use at once (`task_slots`)."""
     return _cores_since(schedule, schedule.executors["added"].to_list(), task_slots(schedule))
 
 
 def recorded_cores(schedule: Schedule, *, every: bool = False) -> list[Cores]:
-    """Return the cores that tasks could use over time, executor by executor, for replays.
+    """Return the cores that tasks could use over time for replays: one group per executor.
 
-    An executor that came while tasks were waiting took some time to get its first one, with cold code on a busy driver:
-    it counts from that launch on. With `every` all cores count, also those that no task may use (`task_slots`).
+    Parameters
+    ----------
+    schedule
+        Of one log.
+    every
+        Whether all cores count, also those that no task may use (`task_slots`).
+
+    Returns
+    -------
+    list of Cores
+        From when executors were at work until they went, in nanoseconds from the origin. An executor that came while
+        tasks were waiting took some time to get its first one, with cold code on a busy driver: it counts from that
+        launch on.
     """
     counts = task_slots(schedule)
     if every:
@@ -163,12 +174,12 @@ def _first_launches(schedule: Schedule) -> list[int]:
 
 
 def cores_at(cores: Sequence[Cores], t: int) -> int:
-    """Return how many cores there are at an instant."""
+    """Return how many cores there are at an instant `t`, in nanoseconds from the origin."""
     return sum(group.cores for group in cores if group.since <= t and (group.until is None or group.until > t))
 
 
 def most_cores(cores: Sequence[Cores]) -> int:
-    """Return how many cores there were at most at a time."""
+    """Return how many cores there were at most at a time; 0 without any."""
     changes = [(group.since, group.cores) for group in cores]
     changes += [(group.until, -group.cores) for group in cores if group.until is not None]
     # Of one instant those that go come first, for their numbers are negative.
@@ -180,7 +191,7 @@ def _first_launch(schedule: Schedule) -> int:
 
 
 def steady(schedule: Schedule) -> bool:
-    """Return whether all cores were there from the first task to the last job's end."""
+    """Return whether all cores were there from the first task's launch to the last job's end."""
     last_job_end = max((job.end_ns for job in schedule.jobs), default=0)
     first_launch = _first_launch(schedule)
     removed = schedule.executors["removed"].drop_nulls()

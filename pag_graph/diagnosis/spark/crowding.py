@@ -109,15 +109,28 @@ class Crowding:
             self.sharing = _fitted(comparable, processors, EXPLAINED)
 
     def tells(self, count: int) -> bool:
-        """Return whether the end with so many cores is one number: sharing is known, or there is none."""
+        """Return whether the end with `count` cores is one number, not an interval.
+
+        It is if there are as many cores as there were, if it is known what sharing costs, or if the most tasks that a
+        host runs at once have a processor each.
+        """
         most_on_host = max(count, self.had) / self.hosts
         alike = count == self.had
         return alike or self.sharing is not None or (self.processors is not None and most_on_host <= self.processors)
 
     def more(self, side: str) -> Callable[[int], I64]:
-        """Return a function from a number of cores to what each task takes more with them, nanoseconds.
+        """Return a function from a number of cores to what each task takes more with them, in nanoseconds.
 
-        Where sharing is not known, `side` says which of the two bounds.
+        Parameters
+        ----------
+        side
+            `LEAST` or `MOST`: which of the two bounds, where it is not known what sharing costs.
+
+        Returns
+        -------
+        callable
+            Takes a number of cores; gives an array with an element per task, in the order of the schedule, below 0 for
+            less.
         """
 
         def extra(count: int) -> I64:

@@ -40,13 +40,18 @@ _WRITES = re.compile(
 
 
 def driver_gaps(schedule: Schedule) -> list[Interval]:
-    """Return the stretches since the first job in which no job ran: the driver's own time."""
+    """Return the stretches since the first job in which no job ran: disjoint, by time, in nanoseconds."""
     first_job_ns = min((job.start_ns for job in schedule.jobs), default=schedule.end_ns)
     return without([(first_job_ns, schedule.end_ns)], [(job.start_ns, job.end_ns) for job in schedule.jobs])
 
 
 def driver_time(look: Look) -> list[Cause]:
-    """Say what the driver's time went into."""
+    """Say what the driver's time went into.
+
+    Stretches without a job are divided in turn: commits of queries that write, frames and pauses of streams, planning
+    between the stages of adaptive queries, launches of many small jobs, a shell in which nobody typed. What is left is
+    unexplained.
+    """
     gaps = driver_gaps(look.schedule)
     queries = _queries(look.schedule)
     causes = [_results(look), _listing(look)]

@@ -68,5 +68,5 @@ def common(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[In
 
 
 def length(intervals: Iterable[Interval]) -> int:
-    """Return how long disjoint intervals are together."""
+    """Return how long disjoint intervals are together, in their unit."""
     return sum(end - start for start, end in intervals)

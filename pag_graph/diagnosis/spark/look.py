@@ -127,7 +127,7 @@ class Estimate(NamedTuple):
         return high if self.most_ns is None else min(high, self.most_ns)
 
     def facts(self, name: str) -> dict[str, int | None]:
-        """Return it as plain values; the number itself only where it is reliable."""
+        """Return it as ``NAME_ns``, ``NAME_low_ns`` and ``NAME_high_ns``; the first is None unless it is reliable."""
         return {
             f"{name}_ns": self.ns if self.reliable else None,
             f"{name}_low_ns": self.low,
@@ -135,7 +135,7 @@ class Estimate(NamedTuple):
         }
 
     def text(self, spelt: Callable[[float], str]) -> str:
-        """Spell it for people."""
+        """Spell it for people: one time if it is reliable, else an interval; `spelt` spells a time in nanoseconds."""
         if self.reliable:
             return spelt(self.ns)
         return f"{spelt(self.low)} to {spelt(self.high)}" if self.low else f"at most {spelt(self.high)}"
@@ -237,7 +237,37 @@ class Shorter:
 
 
 class Look:
-    """A log with what the detectors share."""
+    """A log with what the detectors share.
+
+    Parameters
+    ----------
+    schedule
+        Jobs, tasks and executors.
+    plan
+        What is needed to run the tasks again (`plan_work`).
+    cores
+        The recorded cores, one group per executor (`recorded_cores`).
+    limits
+        From where on something is a cause.
+    active
+        The application's time since the first job, in nanoseconds.
+    stages
+        One row per stage attempt (`stage_table`).
+
+    Attributes
+    ----------
+    tasks
+        One row per task attempt: the schedule's columns in 64 bits, its `number` in the plan, and `held`, the
+        nanoseconds for which it held its core.
+    base
+        When the application ends if the recorded tasks are scheduled again, in nanoseconds from the origin.
+    replays
+        How often it was replayed so far.
+    warm
+        Per task, the nanoseconds for which it held its core without what first tasks take more (`settled`).
+    spans
+        Nanoseconds from the first launch to the last end, by stage attempt.
+    """
 
     def __init__(
         self,
@@ -312,12 +342,32 @@ class Look:
         return f"Stage {stage}{again}" + (f" ({doing})" if doing else "")
 
     def ends(self, *, durations: I64 | None = None, **more: Any) -> int:
-        """Return when the application ends if it is replayed: on the recorded cores unless `cores` says others."""
+        """Return when the application ends if it is replayed, in nanoseconds from the origin.
+
+        Parameters
+        ----------
+        durations
+            Nanoseconds per task; the recorded ones if absent.
+        **more
+            As `list_schedule` has them; `cores` are the recorded ones if absent.
+
+        Notes
+        -----
+        Every call replays all tasks; `list_schedule` says what that takes.
+        """
         self.replays += 1
         return list_schedule(self.plan, more.pop("cores", self.cores), durations=durations, **more)
 
     def saved(self, change: Callable[[I64], None] | None = None, **more: Any) -> int:
-        """Return how much earlier the application ends with changed durations."""
+        """Return how many nanoseconds earlier the application ends.
+
+        Parameters
+        ----------
+        change
+            Shortens the durations in place; none if absent.
+        **more
+            As `ends` has them: other cores, attempts that are left out.
+        """
         durations = self.plan.durations.copy()
         if change is not None:
             change(durations)
@@ -328,7 +378,14 @@ class Look:
     ) -> Shorter:
         """Return what takes a share of its run time from every task of some stages.
 
-        With `warm` what first tasks took more, for code that was cold, is not shared.
+        Parameters
+        ----------
+        stages
+            Stage attempts; those without tasks are passed over.
+        share
+            The share of each, from 0 to 1.
+        warm
+            Whether what first tasks took more, for code that was cold, is kept out of it.
         """
         parts: list[tuple[I64, I64]] = []
         for key in sorted(stages):
@@ -355,14 +412,14 @@ class Look:
         return self.base - self.ends(durations=durations)
 
     def matters(self, saved: int) -> bool:
-        """Return whether so much time is worth a word."""
+        """Return whether so many nanoseconds are worth a word: `saved_share` of the time since the first job."""
         return saved >= self.limits.saved_share * self.active
 
     def cause(self, name: str, saved: int, text: str, **more: Any) -> Cause:
-        """Return a cause that cost so much time."""
+        """Return a cause that cost `saved` nanoseconds; `more` are further fields of `Cause`."""
         return Cause(cause=name, saved_ns=int(saved), share=saved / self.active, text=text, **more)
 
 
 def seconds(ns: float) -> str:
-    """Spell a time for people."""
+    """Spell nanoseconds for people: in seconds from one second on, below in milliseconds."""
     return f"{ns / 1e9:.1f} s" if ns >= 1e9 else f"{ns / 1e6:.0f} ms"  # noqa: PLR2004 a second

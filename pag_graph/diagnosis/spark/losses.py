@@ -25,7 +25,10 @@ _SHOWN = 5
 
 
 def losses(look: Look) -> list[Cause]:
-    """Executors, stages and tasks that were lost, and what it cost to do their work again."""
+    """Find executors, stages and tasks that were lost, and what it cost to do their work again: two causes at most.
+
+    Where executors went, what stages did again is their doing.
+    """
     lost = _Lost.of(look)
     gone_executors = lost_executors(look)
     causes = [_executors(look, lost, gone_executors) if gone_executors else _stages(look, lost), _attempts(look, lost)]
@@ -33,7 +36,7 @@ def losses(look: Look) -> list[Cause]:
 
 
 def lost_executors(look: Look) -> list[dict[str, Any]]:
-    """Return the executors that went while jobs ran, and not because they were to."""
+    """Return the executors that went while jobs ran, and not because they were to: rows of `Schedule.executors`."""
     jobs = look.schedule.jobs
     first_job_ns, last_job_end = (
         min((job.start_ns for job in jobs), default=0),
@@ -160,7 +163,10 @@ def _repeats(tasks: pl.DataFrame) -> set[int]:
 
 
 def speculation(look: Look) -> list[Cause]:
-    """Find copies of slow tasks, and say what their first attempts cost."""
+    """Find copies of slow tasks, and say what their first attempts cost: one cause at most.
+
+    The application is replayed without copies, with first attempts that take no longer than the median of their stage.
+    """
     copies = look.tasks.filter("speculative")
     if not copies.height:
         return []

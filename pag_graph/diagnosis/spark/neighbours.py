@@ -16,7 +16,10 @@ __all__ = ["tasks_at_once"]
 
 
 def tasks_at_once(tasks: pl.DataFrame) -> F64:
-    """Return per task how many tasks ran on its host on average while it ran, itself included."""
+    """Return per task how many tasks ran on its host on average while it ran, itself included; at least 1.
+
+    A task runs from its receipt until its core is free. Rows are sorted once per host: O(n log n).
+    """
     at_once = np.ones(tasks.height)
     for host_tasks in tasks.partition_by("host"):
         begin, end = host_tasks["receipt"].to_numpy(), host_tasks["free"].to_numpy()

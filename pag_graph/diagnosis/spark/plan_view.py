@@ -52,7 +52,7 @@ class PlanNode:
         return f"{self.name} of query {self.execution}"
 
     def total(self, metric: str) -> int:
-        """Return a metric over all stages, with what the driver gave it."""
+        """Return a metric over all stages and what the driver gave it: in nanoseconds, bytes, or as a count."""
         return sum(self.counted.get(metric, {}).values()) + self.driver.get(metric, 0)
 
     def has(self, metric: str) -> bool:

@@ -111,7 +111,7 @@ def spills(look: Look) -> list[Cause]:
 
 
 def delays(look: Look) -> list[Cause]:
-    """Time that tasks spent with launches and shuffles: scheduler delay, waiting for blocks, and writing them."""
+    """Find time that tasks spent with launches and shuffles: scheduler delay, waiting for blocks, and writing them."""
     causes = []
     numbers = look.tasks["number"].to_numpy()
     for column, name, doing in (

@@ -163,7 +163,21 @@ def _computed(root: PlanNode) -> list[PlanNode]:
 
 
 def subtree_mark(node: PlanNode, known: dict[int, int] | None = None) -> int:
-    """Return a mark of a node and all below it."""
+    """Return a mark of a node and all below it: equal for plans that compute the same.
+
+    Parameters
+    ----------
+    node
+        The node. What adaptive execution puts above a single node does not count.
+    known
+        Marks that were worked out already, by identity of the node; it is added to. With one for all plans each node is
+        looked at once.
+
+    Returns
+    -------
+    int
+        64 bits of a BLAKE2b digest, signed.
+    """
     known = {} if known is None else known
     for below in reversed(list(node.below())):
         if id(below) in known:

@@ -37,7 +37,10 @@ _SKEW_ADVICE = {
 
 
 def slow_tasks(look: Look) -> list[Cause]:
-    """Tasks that take far longer than the others of their stage, and why."""
+    """Find tasks that take far longer than the others of their stage, and why: one cause per stage attempt at most.
+
+    Only attempts that succeeded count, in stages with three of them at least: of two none is typical.
+    """
     tasks = look.tasks.with_columns(warm=pl.Series(look.warm)).filter("succeeded")
     causes = (
         _slow_in(look, (int(stage), int(attempt)), stage_tasks)

@@ -55,11 +55,11 @@ class Bounds(NamedTuple):
     reliable: bool = False
 
     def facts(self, name: str) -> dict[str, int | None]:
-        """Return it as plain values; there is no single number."""
+        """Return it as ``NAME_low_ns`` and ``NAME_high_ns``; ``NAME_ns`` is None, for there is no single number."""
         return {f"{name}_ns": None, f"{name}_low_ns": self.low, f"{name}_high_ns": self.high}
 
     def text(self, spelt: Callable[[float], str]) -> str:
-        """Spell it for people."""
+        """Spell it for people; `spelt` spells a time in nanoseconds."""
         return f"{spelt(self.low)} to {spelt(self.high)}"
 
 

@@ -116,7 +116,20 @@ class Look:
         return self.window.span_ns
 
     def shares(self, column: str, *kinds: str) -> list[dict[str, Any]]:
-        """Return the path's time by a column, longest first; of some kinds of time only, if any are given."""
+        """Return the path's time by a column, longest first.
+
+        Parameters
+        ----------
+        column
+            A column of `steps`, such as ``kind``, ``rank``, ``name``, ``operator``.
+        *kinds
+            Only time of these kinds counts; all if none is given.
+
+        Returns
+        -------
+        list of dict
+            One row per value: ``key``, ``path_ns``, and ``share`` of the whole window.
+        """
         steps = self.steps.filter(pl.col("kind").is_in(list(kinds))) if kinds else self.steps
         return shares(steps, column, max(self.span_ns, 1))
 

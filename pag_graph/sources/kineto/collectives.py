@@ -75,7 +75,13 @@ class Collective:
         return not _is_one_sided(self.name)
 
     def last_before(self, part: Part) -> Part:
-        """Return the part that came last, of those that a rank may have waited for; ties: the lowest rank."""
+        """Return the part that came last of those that a rank may have waited for; of several the lowest rank's.
+
+        Parameters
+        ----------
+        part
+            The rank's own. Where not everybody waits, only parts that had come before its end count.
+        """
         arrived = (
             self.parts
             if self.everybody_waits

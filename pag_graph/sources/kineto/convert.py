@@ -62,7 +62,7 @@ class Mapped:
 
 
 def trace_files(source: Path) -> list[Path]:
-    """Return the traces that a path names: itself, or the files of a folder, by name."""
+    """Return the traces that a path names: itself, or the files of a folder by name that look like Chrome traces."""
     if source.is_dir():
         files = sorted(file for file in source.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
         check_regular(files)
@@ -105,7 +105,24 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
 
 
 def write_mapped(mapped: Mapped, target: Path, *, replace: bool = False) -> None:
-    """Write mapped ranks as a canonical trace."""
+    """Write mapped ranks as a canonical trace.
+
+    Parameters
+    ----------
+    mapped
+        The ranks.
+    target
+        Directory to write to.
+    replace
+        Whether a trace that is there may go.
+
+    Raises
+    ------
+    StoreExistsError
+        If there is something at `target`, and `replace` is false or it is no trace.
+    StoreError
+        If the file system refuses.
+    """
     channels = [{"channel": number, "scope": "", "type": name} for number, name in enumerate(CHANNELS)]
     write_trace(
         target,

@@ -42,7 +42,7 @@ class _Asked(NamedTuple):
 
 
 def host_rows(log: RankLog) -> list[tuple[int, str]]:
-    """Return the collectives that threads of a rank carried out, by begin: row and name."""
+    """Return the collectives that threads of a rank carried out, by begin: row in the log, and name."""
     matches = {number: match[1] for number, name in enumerate(log.names) if (match := ON_HOST.match(name))}
     rows = log.rows_of(ANNOTATION, OP)
     rows = rows[np.isin(log.name[rows], list(matches))]
@@ -51,7 +51,7 @@ def host_rows(log: RankLog) -> list[tuple[int, str]]:
 
 
 def group_of(log: RankLog) -> tuple[int, ...]:
-    """Return the ranks of the one group that there is; none if there are several, or the trace does not say.
+    """Return the ranks of the one group that there is; empty if there are several, or the trace does not say.
 
     Events of these collectives name no group.
     """

@@ -34,7 +34,15 @@ class Operators:
         self._numbers: dict[tuple[int, str], int] = {}
 
     def of(self, kind: int, name: str) -> int:
-        """Return the number of an operator, a new one for a new name."""
+        """Return the number of an operator, a new one for a new name.
+
+        Parameters
+        ----------
+        kind
+            Its class: `PYTHON`, `KERNEL` and so on.
+        name
+            Its name; of more than 500 characters only the begin is kept, and how many there were.
+        """
         # Templates of kernels have names of kilobytes: what is left out comes back as a number of its own.
         short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 20]}... ({len(name):,} characters)"
         return self._numbers.setdefault((kind, short), len(self._numbers))
@@ -54,10 +62,10 @@ class Operators:
 
 
 def class_of(address: str) -> int:
-    """Return the class of an operator."""
+    """Return the class of an operator: the first number of its address."""
     return int(address.partition(".")[0])
 
 
 def names_of(rows: Sequence[dict[str, Any]]) -> dict[int, tuple[int, str]]:
-    """Return class and name of each operator."""
+    """Return class and name of each operator by its number; `rows` are those of a trace's table of operators."""
     return {row["operator"]: (class_of(row["address"]), row["name"]) for row in rows}

@@ -69,29 +69,29 @@ class Calls:
     """Of those up to each: the one that ends last."""
 
     def add(self, activity: Activity) -> None:
-        """Add the next one in the order of calls."""
+        """Add an activity; it was called no earlier than those that were added before."""
         self.called.append(activity.called)
         self.activities.append(activity)
         before = self.latest[-1] if self.latest else activity
         self.latest.append(activity if activity.end >= before.end else before)
 
     def last_before(self, t: int) -> Activity | None:
-        """Return the last one that was called before an instant."""
+        """Return the last one that was called before an instant, in nanoseconds; None without one."""
         place = bisect_left(self.called, t)
         return self.activities[place - 1] if place else None
 
     def latest_before(self, t: int) -> Activity | None:
-        """Return the one that ends last of those called before an instant."""
+        """Return the one that ends last of those called before an instant; None without one. Takes a binary search."""
         place = bisect_left(self.called, t)
         return self.latest[place - 1] if place else None
 
     def next_after(self, t: int) -> Activity | None:
-        """Return the next one that was called after an instant."""
+        """Return the next one that was called after an instant; None without one."""
         place = bisect_right(self.called, t)
         return self.activities[place] if place < len(self.activities) else None
 
     def between(self, low: int, high: int) -> Sequence[Activity]:
-        """Return those called from one instant until before another one."""
+        """Return those called from one instant until before another one, by their calls."""
         return self.activities[bisect_left(self.called, low) : bisect_left(self.called, high)]
 
 
@@ -135,7 +135,7 @@ class Rank:
         return len(self.thread_workers) + len(self.streams)
 
     def worker_of(self, row: int) -> int:
-        """Return the worker of an event: its stream, or its thread."""
+        """Return the worker of an event: its stream, or its thread; `row` is the event's in the log."""
         log = self.log
         if log.kind[row] in (KERNEL, COPY, FILL):
             return self.streams[int(log.device[row]), int(log.stream[row])].worker
@@ -277,7 +277,21 @@ def _find_sources(rank: Rank) -> None:
 
 
 def event_source(rank: Rank, row: int) -> tuple[Activity | None, bool]:
-    """Return the activity after which an event was recorded that a row waits for, and whether that is inferred."""
+    """Return the activity after which an event was recorded that a row waits for, and whether that is inferred.
+
+    Parameters
+    ----------
+    rank
+        The rank.
+    row
+        Of a synchronisation, in its log.
+
+    Returns
+    -------
+    activity, inferred
+        None where the log says nothing of the stream or the call. It is inferred where the log does not name the call
+        that recorded the event: the last activity of the stream that was called before the wait.
+    """
     log = rank.log
     detail = log.details.get(row, {})
     calls = rank.of_stream.get((int(log.device[row]), detail.get("wait_on_stream", -1)))

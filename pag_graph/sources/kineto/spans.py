@@ -61,12 +61,26 @@ class Spans:
     def span(
         self, worker: int, start: int, end: int, kind: ActivityType, operator: int = -1, *, inferred: bool = False
     ) -> None:
-        """Add what a worker did; nothing if it took no time."""
+        """Add what a worker did from `start` to `end`, in nanoseconds; nothing if it took no time.
+
+        Parameters
+        ----------
+        worker
+            The worker.
+        start, end
+            On the clock that all share.
+        kind
+            What it did.
+        operator
+            For which operator; -1 for none.
+        inferred
+            Whether that is a rule's word and not the trace's.
+        """
         if start < end:
             self.span_rows.append((worker, start, end, _CODE[kind], operator, inferred))
 
     def spans(self, worker: I64, start: I64, end: I64, kind: I64, operator: I64) -> None:
-        """Add many; `kind` are places in `ActivityType`."""
+        """Add many spans, one element per span in each column; `kind` are places in `ActivityType` (`type_code`)."""
         self.span_tables.append(np.stack([worker, start, end, kind, operator, np.zeros_like(start)], axis=1))
 
     def message(

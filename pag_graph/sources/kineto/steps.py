@@ -41,7 +41,10 @@ class Steps:
 
 
 def find_steps(rank: Rank, pattern: re.Pattern[str]) -> list[tuple[int, int, int]]:
-    """Return annotations of the main thread whose names fit a pattern, numbered from 1: number, start and end."""
+    """Return annotations of the main thread whose names fit a pattern, by start: number from 1, start and end.
+
+    Of those that lie inside each other the outer one is the step; times are nanoseconds.
+    """
     log = rank.log
     spans = sorted(
         (int(log.t[row]), int(log.end[row]))
@@ -56,7 +59,15 @@ def find_steps(rank: Rank, pattern: re.Pattern[str]) -> list[tuple[int, int, int
 
 
 def step_starts(log: RankLog, pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Return number and start of each step of a log, by start: of the profiler's, or of those that fit a pattern."""
+    """Return number and start of each step of a log, by start, in nanoseconds.
+
+    Parameters
+    ----------
+    log
+        The log.
+    pattern
+        Steps are annotations whose names fit it, numbered 0; the profiler's own (``ProfilerStep#N``) if absent.
+    """
     starts = []
     for row in log.rows_of(ANNOTATION, OP).tolist():
         name = log.names[log.name[row]]

@@ -126,7 +126,13 @@ def write_threads(
 
 
 def write_flows(rank: Rank, spans: Spans) -> int:
-    """Write the flows of a trace that is none of Kineto's as messages; return how many have one end only."""
+    """Write the flows of a trace that is none of Kineto's as messages between threads.
+
+    Returns
+    -------
+    int
+        How many ends of flows have no begin, or no thread.
+    """
     open_flows: dict[str, tuple[int, int]] = {}
     lost = 0
     for phase, flow, thread, t in sorted(rank.log.flows, key=lambda flow_event: (flow_event[3], flow_event[0] != "s")):

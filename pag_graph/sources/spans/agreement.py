@@ -48,14 +48,22 @@ class Agreed(NamedTuple):
 
 
 def recorded_columns(table: SpanTable, kin: Family) -> Columns:
-    """Return spans as recorded, in the order of their families."""
+    """Return spans as recorded, one element per span of `kin`, in its order; times are nanoseconds since 1970."""
     columns = [table.spans[name].to_numpy()[kin.row].astype(np.int64) for name in ("start", "end", "kind", "process")]
     start, end, kind, process = columns
     return Columns(start, end, kind, process, kin.parent)
 
 
 def stated_threads(table: SpanTable, kin: Family, process: I64) -> I64:
-    """Return the thread that each span states, numbered across processes; -1 where it states none."""
+    """Return the thread that each span states, numbered across processes; -1 where it states none.
+
+    Parameters
+    ----------
+    table, kin
+        The spans.
+    process
+        Of each span of `kin`: threads of two processes may have one name.
+    """
     stated = table.spans["thread"].to_numpy()[kin.row].astype(np.int64)
     return np.where(stated >= 0, process * (len(table.threads) + 1) + stated, -1)
 
@@ -72,7 +80,20 @@ def evidence(table: SpanTable, kin: Family, recorded: Columns) -> Evidence:
 
 
 def agree(table: SpanTable, parts: Sequence[Evidence]) -> Agreed:
-    """Return what holds for all spans, given what each part of them says."""
+    """Return what holds for all spans, given what each part of them says.
+
+    Parameters
+    ----------
+    table
+        A part of the spans, for its codes, which are the same in all.
+    parts
+        What parts of whole traces say (`evidence`).
+
+    Returns
+    -------
+    Agreed
+        The same for every way of dividing the spans.
+    """
     threads = Threads(*(np.concatenate(column) for column in zip(*(part.threads for part in parts), strict=True)))
     mixed = [threads.mixed]
     if len(parts) > 1:

@@ -86,7 +86,7 @@ def convert(source: Path, target: Path, *, form: str, replace: bool = False) -> 
 
 
 def convertible(rows: pl.DataFrame) -> I64:
-    """Return which requests take time and have their root, of rows as `request_rows` has them."""
+    """Return which requests take time and have their root: places among `rows`, which `request_rows` made."""
     return np.flatnonzero((rows["latency"].to_numpy() > 0) & ~rows["orphan"].to_numpy())
 
 

@@ -69,12 +69,15 @@ def records(form: str, text: bytes, pieces: Iterator[bytes], *, slice_bytes: int
 
 
 def following(text: bytes, slice_bytes: int) -> int:
-    """Return how much to read next behind an element that has not ended: an ever longer one is looked through anew."""
+    """Return how many bytes to read next behind an element that has not ended.
+
+    An ever longer element is looked through anew each time: an eighth of it at least keeps that linear.
+    """
     return max(slice_bytes, len(text) // 8)
 
 
 def filled(text: bytes, pieces: Iterator[bytes], size: int) -> bytes:
-    """Return text with as many pieces behind it as make it so long."""
+    """Return text with as many pieces behind it as make it `size` bytes long; less where they end."""
     texts, length = [text], len(text)
     while length < size and (piece := next(pieces, b"")):
         texts.append(piece)

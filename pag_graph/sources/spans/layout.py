@@ -212,7 +212,20 @@ def stretch(requests: Requests, layout: Layout, chosen: I64, first: int) -> Stre
 
 
 def sender_is_elsewhere(requests: Requests, span: I64) -> Flags:
-    """Tell which spans are called from another lane, by a span that had begun."""
+    """Tell of spans whether each was called from another lane, by a span that had begun.
+
+    Parameters
+    ----------
+    requests
+        All spans.
+    span
+        Numbers of those in question.
+
+    Returns
+    -------
+    array of bool
+        One element per number; false for roots.
+    """
     spans = requests.spans
     parent = np.maximum(spans.parent[span], 0)
     had_begun = spans.start[parent] <= spans.called[span]

@@ -48,7 +48,7 @@ class Odd(NamedTuple):
 
 
 def together(parts: Iterable[Mapping[str, Odd]]) -> dict[str, Odd]:
-    """Return what is odd about all of some parts."""
+    """Return what is odd about all of some parts: sums, with the greatest measure and limit of each."""
     sums: dict[str, Odd] = {}
     for odd_of_part in parts:
         for name, odd in odd_of_part.items():
@@ -62,7 +62,7 @@ def together(parts: Iterable[Mapping[str, Odd]]) -> dict[str, Odd]:
 
 
 def told(odd: Mapping[str, Odd]) -> list[pa.Table]:
-    """Return a finding for each oddity that there is."""
+    """Return a finding for each oddity that there is, as tables of one row."""
     tables = []
     for name, (finding, severity, action, unit) in FINDINGS.items():
         oddity = odd.get(name, Odd(0))

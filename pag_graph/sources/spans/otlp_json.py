@@ -88,7 +88,10 @@ def read(record: dict[str, Any], rows: SpanRows) -> None:
 
 
 def resource_process(attributes: dict[str, str]) -> Process:
-    """Return the process that a resource's attributes describe."""
+    """Return the process that a resource's attributes describe, by OpenTelemetry's semantic conventions.
+
+    Host is ``host.name``, else ``host.ip``; namespace and instance of the service tell processes of one host apart.
+    """
     name = attributes.get("host.name", "")
     spaces = [attributes.get(key, "") for key in ("service.namespace", "service.instance.id")]
     return Process(

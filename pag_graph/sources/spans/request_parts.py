@@ -82,7 +82,7 @@ class RequestParts:
         return [*self.table.findings, *told(together(self._odd)), *self._agreed.clocks.findings]
 
     def of_traces(self, traces: Sequence[int]) -> Requests:
-        """Return requests among which all those of some traces are, by code."""
+        """Return requests among which all those of some traces are, by the codes of these."""
         return self._whole or self._made(self._parts.of_traces(traces))
 
     def grouped(self, groups: Sequence[Sequence[int]]) -> list[Callable[[], Requests]]:
@@ -143,7 +143,20 @@ def request_rows(requests: Requests) -> pl.DataFrame:
 
 
 def numbers_of(requests: Requests, wanted: pl.DataFrame) -> NDArray[np.int64]:
-    """Return which requests those with some `trace` and `in_trace` are, in their order."""
+    """Return which of the requests some rows are.
+
+    Parameters
+    ----------
+    requests
+        Requests of whole traces.
+    wanted
+        Columns `trace` and `in_trace`, as `request_rows` has them.
+
+    Returns
+    -------
+    array of int
+        One number per row, in their order.
+    """
     numbered = request_rows(requests).select("trace", "in_trace").with_row_index("number")
     joined = wanted.select("trace", "in_trace").join(numbered, on=["trace", "in_trace"], maintain_order="left")
     return joined["number"].to_numpy().astype(np.int64)

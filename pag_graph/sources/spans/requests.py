@@ -126,7 +126,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(table: SpanTable) -> Prepared:
-    """Find out whose child each span is, and what spans say of clocks and threads."""
+    """Find out whose child each span is, and what spans of whole traces say of clocks and threads."""
     kin = family(table)
     recorded = recorded_columns(table, kin)
     return Prepared(kin, recorded, evidence(table, kin, recorded))

@@ -144,7 +144,10 @@ class Spill:
         self._sizes += sizes[0]
 
     def parts(self, most: int) -> list[tuple[int, int]]:
-        """Return ranges of buckets that hold at most so many spans each, or are a single bucket."""
+        """Return ranges of buckets, from one until before another, that hold at most so many spans each.
+
+        A bucket that holds more by itself is a range of its own.
+        """
         return in_portions(self._sizes, most)
 
     def read(self, low: int, high: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -163,7 +166,10 @@ class Spill:
         return _sorted(spans), _sorted(references)
 
     def of_traces(self, traces: Sequence[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return spans and references of some traces, by code, in the order in which they were added."""
+        """Return spans and references of some traces, by code, in the order in which they were added.
+
+        Only the buckets of these traces are read.
+        """
         trace_codes = pl.Series(sorted(set(traces)), dtype=pl.Int32)
         buckets = np.unique(trace_codes.to_numpy() % BUCKETS).tolist()
         spans, references = [], []

@@ -187,7 +187,7 @@ class SpanRows:
             self._spill.close()
 
     def place(self, process: Process) -> Place:
-        """Return where spans of a process are from."""
+        """Return where spans of a process are from: its code, and the operations of its service that are known."""
         code = self.processes.code(process)
         return Place(code, process.service, self._by_service.setdefault(process.service, {}))
 
@@ -197,7 +197,7 @@ class SpanRows:
         return code
 
     def operations_of(self, places: Sequence[Place], names: Sequence[str]) -> list[int]:
-        """Return the codes of operations, given by place and name."""
+        """Return the codes of operations, one per place and name."""
         codes = [place.operations.get(name, -1) for place, name in zip(places, names, strict=True)]
         for row in [row for row, code in enumerate(codes) if code < 0] if -1 in codes else ():
             place, name = places[row], names[row]
@@ -207,7 +207,7 @@ class SpanRows:
         return codes
 
     def drop(self, reason: str, count: int = 1) -> None:
-        """Count what is no span."""
+        """Count what is no span, by the reason."""
         self.dropped[reason] = self.dropped.get(reason, 0) + count
 
     def add(
@@ -232,7 +232,7 @@ class SpanRows:
         return self.rows - 1
 
     def refer(self, row: int, kind: int, trace: int, span: str) -> None:
-        """Add a reference of a span to another one."""
+        """Add a reference of the span in `row` to another one, given by the code of its trace and its id."""
         self._references.append((row, kind, trace, span))
 
     def add_many(self, spans: Sequence[Sequence[Any] | NDArray[Any]], references: Sequence[Sequence[Any]]) -> None:
@@ -443,7 +443,7 @@ def lasting(start: int, duration: int | None) -> tuple[int, int] | None:
 
 
 def text(value: Any) -> str:
-    """Return a value as text; empty for what is no text or number."""
+    """Return a value as text; empty for what is neither text nor a whole number."""
     if type(value) is str:
         return value
     return str(value) if type(value) is int else ""

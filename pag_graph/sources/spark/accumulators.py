@@ -30,7 +30,15 @@ class Accumulators:
         self._totals: dict[tuple[int, int, int], int] = {}
 
     def add_task(self, stage: int, attempt: int, items: Any) -> None:
-        """Take in what one task added."""
+        """Take in what one task added.
+
+        Parameters
+        ----------
+        stage, attempt
+            Of the task.
+        items
+            ``Accumulables`` of its end, as the event has them; what is no number is counted in `odd_values`.
+        """
         sums = self._sums.get((stage, attempt))
         if sums is None:
             sums = self._sums[stage, attempt] = {}
@@ -50,7 +58,15 @@ class Accumulators:
             self.odd_values += 1
 
     def add_stage(self, stage: int, attempt: int, items: Any) -> None:
-        """Take in the totals at a stage's end."""
+        """Take in the totals at a stage's end; accumulators of the program itself are passed over.
+
+        Parameters
+        ----------
+        stage, attempt
+            The stage attempt.
+        items
+            ``Accumulables`` of its description, as the event has them.
+        """
         try:
             for item in items:
                 if isinstance(item.get("Value"), int | str) and type(item["ID"]) is int:
@@ -60,7 +76,11 @@ class Accumulators:
             return
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one row per stage attempt and accumulator."""
+        """Yield one row per stage attempt and accumulator of a plan node.
+
+        ``value`` is the sum of the updates, and ``updates`` how many tasks changed it; where no task states any, they
+        are the total and null.
+        """
         sums = {(*key, number): value for key, stage_sums in self._sums.items() for number, value in stage_sums.items()}
         for (stage, attempt, number), value in (sums or self._totals).items():
             if number not in self.wanted:

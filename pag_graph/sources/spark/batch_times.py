@@ -29,7 +29,13 @@ class Ended(NamedTuple):
 
 
 class BatchTimes:
-    """The last batches of each stream."""
+    """The last batches of each stream.
+
+    Parameters
+    ----------
+    known
+        What `state` returned; nothing if absent.
+    """
 
     def __init__(self, known: Mapping[str, Any] | None = None) -> None:
         self._ended: dict[str, deque[Ended]] = {
@@ -37,7 +43,7 @@ class BatchTimes:
         }
 
     def add(self, query: str, ended: Ended) -> None:
-        """Take in a batch that has ended."""
+        """Take in a batch that has ended, of the stream with the id `query`; the oldest goes if there are too many."""
         self._ended.setdefault(query, deque(maxlen=_KEPT)).append(ended)
 
     def state(self) -> dict[str, Any]:

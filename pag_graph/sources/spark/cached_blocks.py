@@ -22,7 +22,7 @@ class CachedBlocks:
         self._evicted: dict[tuple[int, int], int] = {}
 
     def add(self, event: dict[str, Any]) -> None:
-        """Take in an update of a block; of other blocks than those of datasets nothing is kept."""
+        """Take in an update of a block (``SparkListenerBlockUpdated``); only blocks of datasets are kept."""
         info = event["Block Updated Info"]
         block = _BLOCK.fullmatch(info["Block ID"])
         if block is None:

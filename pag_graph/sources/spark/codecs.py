@@ -74,7 +74,7 @@ class DamagedError(Exception):
 
 
 def codec_of(path: Path) -> str:
-    """Return the encoding of a file by its first bytes; an empty file is plain."""
+    """Return the encoding of a file by its first bytes, one of `CODECS`; an empty file is plain."""
     with path.open("rb") as file:
         head = file.read(max(len(magic) for magic in _MAGIC.values()))
     return next((name for name, magic in _MAGIC.items() if head.startswith(magic)), "plain")

@@ -94,7 +94,18 @@ def convert(
 
 
 def map_log(log: SparkLog) -> Mapped:
-    """Decide what a log leaves open and map it."""
+    """Decide what a log leaves open, and map it.
+
+    Parameters
+    ----------
+    log
+        A log that was read. Unless somebody else holds it, its table of tasks goes while this works.
+
+    Returns
+    -------
+    Mapped
+        What `write_mapped` writes. The trace's id depends on the application, its start and its first task alone.
+    """
     first_task = log.tasks.head(1).drop("output_lost", "cpu_ns").write_csv().encode()
     trace_id = fingerprint([("app", log.app_id.encode()), ("start", str(log.start_ms).encode()), ("first", first_task)])
     schedule = infer_schedule(log)
@@ -104,7 +115,24 @@ def map_log(log: SparkLog) -> Mapped:
 
 
 def write_mapped(mapped: Mapped, target: Path, *, replace: bool = False) -> None:
-    """Write a mapped log as a canonical trace."""
+    """Write a mapped log as a canonical trace.
+
+    Parameters
+    ----------
+    mapped
+        The log. Its events are made while they are written, some at a time.
+    target
+        Directory to write to.
+    replace
+        Whether a trace that is there may go.
+
+    Raises
+    ------
+    StoreExistsError
+        If there is something at `target`, and `replace` is false or it is no trace.
+    StoreError
+        If the file system refuses.
+    """
     write_trace(
         target,
         meta=mapped.meta,

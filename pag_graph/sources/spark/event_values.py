@@ -16,7 +16,26 @@ __all__ = ["id_of", "integer", "stage_facts"]
 
 
 def stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:
-    """Return what is kept of a stage's description."""
+    """Return what is kept of a stage's description.
+
+    Parameters
+    ----------
+    info
+        ``Stage Info`` of an event, or an entry of a job's ``Stage Infos``.
+    texts
+        What is kept of its texts.
+
+    Returns
+    -------
+    dict
+        ``name``, ``tasks``, ``parents`` (stages), ``rdd`` (the last one; None without any), ``scopes`` of its RDDs, and
+        whether one of them reads files that cannot be split.
+
+    Raises
+    ------
+    ValueError
+        If a number is one that Spark cannot have given.
+    """
     rdds = [rdd for rdd in info.get("RDD Info") or () if isinstance(rdd, dict)]
     scopes = []
     for rdd in rdds:
@@ -36,7 +55,15 @@ def stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:
 
 
 def id_of(value: Any, largest: int = LARGEST_ID) -> int:
-    """Return the number of a thing; one that Spark cannot have given raises."""
+    """Return the number of a thing: a job, a stage, a task.
+
+    Raises
+    ------
+    ValueError
+        If it is below 0 or above `largest`, which Spark cannot have given.
+    TypeError
+        If it is no number at all.
+    """
     number = int(value)
     if not 0 <= number <= largest:
         raise ValueError
@@ -44,7 +71,7 @@ def id_of(value: Any, largest: int = LARGEST_ID) -> int:
 
 
 def integer(value: Any) -> int | None:
-    """Return a number; None for what is none, or too large."""
+    """Return a number; None for what is none, or too large for a column."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):

@@ -21,7 +21,19 @@ __all__ = ["add_executors"]
 
 
 def add_executors(schedule: Schedule, lanes: int, rows: PointRows, place: Places) -> None:
-    """Add what the driver learns of executors: they come, they go, others take their place."""
+    """Add what the driver learns of executors: they come, they go, others take their place.
+
+    Parameters
+    ----------
+    schedule
+        Of one log.
+    lanes
+        Lanes of the driver; the workers after them are cores.
+    rows
+        Points, which are added to.
+    place
+        Says which stretch of a lane an instant lies in.
+    """
     workers: dict[int, list[int]] = {}
     for index, core in enumerate(schedule.cores):
         workers.setdefault(core.executor, []).append(lanes + index)

@@ -62,7 +62,7 @@ def find_extent(log: SparkLog, findings: list[LogFinding]) -> tuple[int, int]:
 
 
 def within(t: int | None, origin: int, end: int) -> int | None:
-    """Return a time, moved to the nearer bound if it lies outside; None for none."""
+    """Return a time, moved to the nearer bound if it lies outside; None for None."""
     return None if t is None else min(max(t, origin), end)
 
 

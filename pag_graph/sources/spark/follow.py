@@ -70,7 +70,15 @@ def check_unit(unit: str) -> str:
 
 
 def trace_meta(reader: PortionReader, portions: Portions, *, complete: bool) -> TraceMeta:
-    """Return what holds for the trace of a log that is mapped portion by portion."""
+    """Return what holds for the trace of a log that is mapped portion by portion.
+
+    Parameters
+    ----------
+    reader, portions
+        The log so far.
+    complete
+        Whether nothing follows; only then is what was left out counted.
+    """
     facts = [("app", reader.app_id), ("start", str(portions.origin_ms)), ("epochs", reader.units.unit)]
     return TraceMeta(
         trace_id=fingerprint([(name, value.encode()) for name, value in facts]),

@@ -47,7 +47,17 @@ def temporary_results() -> Iterator[Path]:
 
 
 def is_result_of(mapped: _Mapped, folder: Path, write: _Write = write_mapped) -> bool:
-    """Tell whether a folder holds the trace of a log already, byte for byte, and a store that is built from it."""
+    """Tell whether a folder holds the trace of a log already, byte for byte, and a store that is built from it.
+
+    Parameters
+    ----------
+    mapped
+        The log.
+    folder
+        Folder with trace and store, if there are any.
+    write
+        Writes `mapped` to a directory; what it writes is compared by its checksums.
+    """
     with suppress(PagGraphError):
         info = open_store(folder / STORE)
         run = info.run["trace_id"], info.run["rules"], info.run["parameters"]
@@ -67,7 +77,10 @@ def _has_trace(mapped: _Mapped, folder: Path, write: _Write) -> bool:
 
 
 def place_of(folder: Path) -> Path:
-    """Return a folder's whole name, as all here take it; what a killed command left there is put back or removed."""
+    """Return a folder's whole name, as all here take it: absolute, with links as they are.
+
+    What a killed command left there is put back or removed first.
+    """
     place = Path(os.path.abspath(folder))  # noqa: PTH100  (links stay links, and `..` has no name)
     clean_beside(place)
     return place

@@ -23,7 +23,11 @@ class Lines:
         """Lines that were left out."""
 
     def of(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a file that comes in pieces."""
+        """Yield the lines of a file that comes in pieces, without their ends.
+
+        Empty lines are passed over, and so are lines above `LONGEST_LINE`, which are counted in `too_long`: no more
+        than one such line is in memory.
+        """
         open_line, too_long = b"", False
         for piece in pieces:
             self.read_bytes += len(piece)

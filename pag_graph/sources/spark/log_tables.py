@@ -222,7 +222,7 @@ CACHED: dict[str, Any] = {"rdd": _I, "blocks": _I, "evicted": _I, "times": _I}
 
 
 def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
-    """Return rows as a table; what a row lacks is null."""
+    """Return rows as a table of a schema; what a row lacks is null, and what the schema lacks is left out."""
     columns: dict[str, list[Any]] = {name: [] for name in schema}
     for row in rows:
         for name, column in columns.items():
@@ -231,6 +231,18 @@ def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFram
 
 
 def note(findings: list[LogFinding], finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
-    """Add a finding, unless there is nothing of it."""
+    """Add a finding, unless there is nothing of it.
+
+    Parameters
+    ----------
+    findings
+        Findings, which are added to.
+    finding, severity
+        Its stable name, and ``info``, ``warning`` or ``error``.
+    observed, unit
+        How much of it there is, and of what; 0 adds nothing.
+    detail
+        What it means, and what was done about it.
+    """
     if observed:
         findings.append(LogFinding(finding=finding, severity=severity, observed=observed, unit=unit, detail=detail))

@@ -116,7 +116,7 @@ def map_schedule(schedule: Schedule, trace_id: str) -> Mapped:
 
 
 def finding_table(found: list[LogFinding], file: str) -> pa.Table:
-    """Return findings about a log as a table; `file` is its name."""
+    """Return findings about a log as a table, one row per finding; `file` is the log's name."""
     tables = [
         make_findings(
             finding.finding,

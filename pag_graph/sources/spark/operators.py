@@ -61,7 +61,7 @@ class Operators:
 
 
 def metrics_once(log: SparkLog) -> pl.DataFrame:
-    """Return the metrics of plan nodes, each accumulator of a query once.
+    """Return the metrics of plan nodes: one row per query and accumulator.
 
     What is below a reused exchange stands in a plan twice, with the same accumulators: they belong to the first node.
     """
@@ -109,7 +109,7 @@ def node_metrics(schedule: Schedule) -> pl.DataFrame:
 
 
 def stage_nodes(schedule: Schedule) -> dict[int, list[str]]:
-    """Return the plan nodes that a stage worked for, by its metrics; in the order of the data's way."""
+    """Return the names of plan nodes that each stage worked for, by its metrics, in the order of the data's way."""
     log = schedule.log
     if not log.stage_metrics.height or not log.nodes.height:
         return {}

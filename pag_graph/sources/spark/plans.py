@@ -35,7 +35,11 @@ class Plan:
     """(node, what its text shows), as `plan_texts.traits` names it."""
 
     def with_metrics_of(self, other: Plan) -> Plan:
-        """Return this plan with the accumulators of an earlier version of it, node by node of the same text."""
+        """Return this plan with the accumulators of an earlier version of it.
+
+        Adaptive execution plans a query again and again, and forgets the accumulators of what is done. A node of the
+        earlier plan is the first one here of the same name and text; one that is not here is passed over.
+        """
         own_accumulators = {accumulator for _, accumulator, _, _ in self.metrics}
         nodes: dict[tuple[str, str], int] = {}
         for node, _, name, text, _ in self.nodes:
@@ -49,7 +53,7 @@ class Plan:
         return Plan(self.nodes, (*self.metrics, *earlier_metrics), self.traits)
 
     def node_rows(self, execution: int) -> Iterator[dict[str, Any]]:
-        """Yield one row per node."""
+        """Yield one row per node, with the columns of `NODES`; `execution` is the number of the query."""
         traits_of: dict[int, list[str]] = {}
         for node, trait in self.traits:
             traits_of.setdefault(node, []).append(trait)
@@ -68,7 +72,15 @@ class Plan:
             }
 
     def metric_rows(self, execution: int, driver: Mapping[int, int]) -> Iterator[dict[str, Any]]:
-        """Yield one row per metric, with the value that the driver gave it."""
+        """Yield one row per metric of a node.
+
+        Parameters
+        ----------
+        execution
+            Number of the query.
+        driver
+            Values that the driver gave, by accumulator; null where it gave none.
+        """
         for node, accumulator, metric, kind in self.metrics:
             yield {
                 "execution": execution,

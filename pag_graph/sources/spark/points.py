@@ -66,7 +66,25 @@ class PointRows:
         mode: int = SAME,
         unit: int = -1,
     ) -> None:
-        """Add a point; `mode` says what the lane does from then on."""
+        """Add a point; numbers that do not apply are -1.
+
+        Parameters
+        ----------
+        lane, stretch
+            Where: the lane of the driver, and the stretch of it (`Places.stretch`).
+        t, rank
+            When, in nanoseconds from the origin; of one instant points are in the order of their ranks.
+        kind
+            What happens: ``NOTE``, ``SEND``, ``RECEIVE`` and so on.
+        peer, channel, number
+            Of a message or a spawn: the other worker, the channel, and the message's number in it.
+        operator
+            What the lane works for.
+        mode
+            What the lane does from then on; ``SAME`` leaves it as it is.
+        unit
+            The job that ends, or the executor that came or went.
+        """
         values = (lane, stretch, t, rank, kind, peer, channel, number, operator, mode, unit)
         for name, value in zip(self.names, values, strict=True):
             self.columns[name].append(value)
@@ -77,14 +95,23 @@ class PointRows:
 
 
 class Places:
-    """Finds the stretch of a lane that an instant lies in."""
+    """Finds the stretch of a lane that an instant lies in.
+
+    Parameters
+    ----------
+    schedule
+        Its lanes and jobs; jobs of a lane never overlap.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         self._starts = [np.array([schedule.jobs[j].start_ns for j in lane.jobs]) for lane in schedule.lanes]
         self._ends = [np.array([schedule.jobs[j].end_ns for j in lane.jobs]) for lane in schedule.lanes]
 
     def stretch(self, lane: int, t: int) -> int:
-        """Return 2k + 1 within job k, else 2k before it; the instant of a job's end is its own."""
+        """Return the stretch of a lane that an instant `t` lies in: 2k + 1 within job k, else 2k before it.
+
+        The instant of a job's end is its own. Takes the logarithm of the lane's jobs.
+        """
         before = int(np.searchsorted(self._ends[lane], t, side="left"))
         inside = before < len(self._starts[lane]) and self._starts[lane][before] <= t
         return 2 * before + (1 if inside else 0)

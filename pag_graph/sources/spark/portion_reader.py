@@ -150,12 +150,12 @@ class PortionReader:
         return self._reading.last_ms
 
     def stop(self, name: str, stop: Stopped) -> None:
-        """Note where a file of the log cannot be read on."""
+        """Note where a file of the log cannot be read on: a finding of its bytes before that."""
         detail = f"{name}: {stop.reason} at byte {stop.offset}; read what is before"
         self._reading.find(f"file_{stop.reason}", "warning", stop.offset, "bytes", detail)
 
     def lack(self, parts: int) -> None:
-        """Note that parts of the log are missing."""
+        """Note that some parts of a rolling log are missing."""
         detail = "parts of a rolling log that are not there"
         self._reading.find("log_part_missing", "error", parts, "files", detail)
 

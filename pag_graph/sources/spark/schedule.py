@@ -164,7 +164,7 @@ def infer_schedule(log: SparkLog) -> Schedule:
 
 
 def attempt_key(stage: Any, attempt: Any) -> Any:
-    """Return one number for a stage attempt, for numbers, arrays and expressions of 64 bits."""
+    """Return one number for a stage attempt; both may be numbers, arrays or expressions of 64 bits."""
     return stage * _ATTEMPTS + attempt
 
 
@@ -174,7 +174,21 @@ def stage_attempt(key: int) -> tuple[int, int]:
 
 
 def stage_values(tasks: pl.DataFrame, values: dict[tuple[int, int], int]) -> pl.Series:
-    """Return for each task the value of its stage attempt, null where there is none."""
+    """Return for each task the value of its stage attempt.
+
+    Parameters
+    ----------
+    tasks
+        One row per task attempt.
+    values
+        By stage and attempt.
+
+    Returns
+    -------
+    pl.Series
+        64-bit numbers in the order of the tasks, null where there is no value. Some tasks are looked at at a time: a
+        log can have millions of them.
+    """
     if not values:
         return pl.repeat(None, tasks.height, dtype=pl.Int64, eager=True)
     stages = sorted(values)
@@ -442,12 +456,15 @@ def _join(lanes: list[Lane], group: set[int], jobs: list[Job]) -> None:
 
 
 def was_lost(reason: str | None) -> bool:
-    """Say by the reason that Spark gives whether an executor went though nobody wanted it to."""
+    """Say by the reason that Spark gives whether an executor went though nobody wanted it to; True without a reason."""
     return not any(word in (reason or "").lower() for word in _ORDERLY)
 
 
 def executor_ends(schedule: Schedule) -> list[int]:
-    """Return when each executor ended; the last of its tasks may have ended after it was seen to be gone."""
+    """Return when each executor ended, in nanoseconds from the origin: the run's end for those that never went.
+
+    The last of its tasks may have ended after it was seen to be gone; then it ended with that.
+    """
     last_task_end = dict(schedule.tasks.group_by("executor").agg(pl.col("free").max()).iter_rows())
     return [
         schedule.end_ns

@@ -98,7 +98,7 @@ class Setting(NamedTuple):
 
 
 def known_settings(stated: Any) -> dict[str, str]:
-    """Return of a log's settings those that are read."""
+    """Return of a log's settings those that are read (`SETTINGS`), each cut to 500 characters."""
     if not isinstance(stated, dict):
         return {}
     return {name: str(value)[:500] for name, value in stated.items() if name in SETTINGS}
@@ -137,9 +137,13 @@ def setting(log: SparkLog, name: str, query: int | None = None) -> Setting:
 
 
 def settings_of(log: SparkLog) -> dict[str, dict[str, Any]]:
-    """Return all settings with value and source, and by query where one changed them, as plain values.
+    """Return all settings that are read, as plain values.
 
-    A value that is no number, size, time or word of Spark is shown as ``other``.
+    Returns
+    -------
+    dict
+        By name: ``value``, ``source`` (as `setting` has it), and ``queries`` with the values that single queries have.
+        A value that is no number, size, time or word of Spark is shown as ``other``.
     """
     settings: dict[str, dict[str, Any]] = {}
     for name in SETTINGS:

@@ -250,7 +250,7 @@ def _from_each_executor(target: pl.DataFrame, senders: pl.DataFrame) -> pl.DataF
 
 
 def stage_parents(schedule: Schedule) -> dict[tuple[int, int], list[int]]:
-    """Return for every stage of a job the stages that wrote what it reads.
+    """Return for every stage of a job the stages that wrote what it reads: by job and stage, as the log numbers them.
 
     A later job lists stages that an earlier one has run, under new numbers; they hold the same RDD.
     """

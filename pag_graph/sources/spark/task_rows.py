@@ -109,7 +109,7 @@ class TaskRows:
         self._parts: list[pl.DataFrame] = []
 
     def code(self, column: str, value: Any) -> int:
-        """Return the number of a text."""
+        """Return the number of a text in a column, a new one for a new text; what is no text becomes one."""
         if type(value) is not str:
             value = "" if value is None else str(value)
         value = value[:_LONGEST]
@@ -149,7 +149,7 @@ class TaskRows:
         return task, launch, finish
 
     def add_unended(self, rows: dict[int, tuple[Any, ...]]) -> None:
-        """Take in the tasks that were not seen to end, by number; with the first columns only, the others are 0."""
+        """Take in the tasks that were not seen to end: by number, the first columns of each; what is missing is 0."""
         for row in rows.values():
             self._rows += self._pack_odd((*row, *([0] * (len(_COLUMNS) - len(row)))))
 

@@ -108,7 +108,10 @@ class Texts:
     keep: bool = False
 
     def call_site(self, text: Any) -> str:
-        """Return a call site without the folders of its file, if it is one."""
+        """Return a call site without the folders of its file; empty for any other text.
+
+        Listings of files and work on a Delta table's log have names of their own: `LISTING`, `TABLE_LOG`.
+        """
         line = str(text or "")[:_LONGEST]
         if self.keep:
             return plain(line)
@@ -120,28 +123,31 @@ class Texts:
         return plain(f"{site[1]} at {site[2]}:{site[3]}") if site else ""
 
     def node(self, text: str) -> str:
-        """Return the operator of a plan node, or the scope of an RDD."""
+        """Return the operator of a plan node, or the scope of an RDD; `OTHER` if it has no such shape."""
         if self.keep:
             return text[:200]
         operator = _NODE.match(text)
         return operator[0] if operator else OTHER
 
     def reason(self, text: Any) -> str:
-        """Return why something went, from the first line of what the log says of it."""
+        """Return why something went, from the first line of what the log says.
+
+        Only phrases of Spark and its cluster managers are kept; what holds none of them is ``other reason``.
+        """
         line = str(text or "").split("\n", 1)[0][:_LONGEST]
         if self.keep or not line:
             return line
         return ", ".join(_PHRASES.findall(line)) or "other reason"
 
     def failure(self, text: Any) -> str:
-        """Return why a job failed: what Spark says of it, and the classes of exceptions."""
+        """Return why a job failed: what Spark says of it, and the classes of exceptions; empty without any."""
         message = str(text or "")[:20_000]
         if self.keep:
             return message.split("\n", 1)[0][:_LONGEST]
         return ", ".join(dict.fromkeys(_FAILURE.findall(message)))[:_LONGEST]
 
     def task_end(self, reason: dict[str, Any]) -> str:
-        """Return why a task ended, in one line."""
+        """Return why a task ended, in one line; `reason` is the ``Task End Reason`` of an event."""
         name = str(reason.get("Reason", "unknown"))[:200]
         if not self.keep and name not in _REASONS:
             return "other reason"
@@ -156,17 +162,17 @@ class Texts:
         return f"{name}: {detail}" if detail else name
 
     def class_name(self, text: Any) -> str:
-        """Return the name of a class, such as that of an event or an exception."""
+        """Return the name of a class, such as that of an event or an exception; `OTHER` for what is no such name."""
         line = str(text or "").split("\n", 1)[0][:200]
         return line if self.keep or not line or _CLASS.fullmatch(line) else OTHER
 
     def version(self, text: Any) -> str:
-        """Return a version of Spark."""
+        """Return a version of Spark; empty for what is none."""
         line = str(text or "")[:64]
         return line if self.keep or _VERSION.fullmatch(line) else ""
 
     def query(self, text: Any) -> str | None:
-        """Return the id of a stream's query; of one that is no id a mark, so that queries stay apart."""
+        """Return the id of a stream's query, None without one; of what is no id a mark, so that queries stay apart."""
         if text is None:
             return None
         line = str(text)[:_LONGEST]
@@ -176,7 +182,10 @@ class Texts:
 
 @contextmanager
 def private(texts: bool) -> Iterator[None]:  # noqa: FBT001 the one thing that it depends on
-    """Make files that hold texts for nobody else to read, whatever the user's umask is; others as it says."""
+    """Make files that are written in the block nobody else's to read if they hold `texts`, whatever the umask is.
+
+    The umask is that of the whole process while the block runs.
+    """
     if not texts:
         yield
         return

@@ -57,12 +57,12 @@ _MOST_EPOCH_ROWS = 2_000_000
 
 
 def of_kind(kind: EventKind) -> pl.Expr:
-    """Return the kind of all rows."""
+    """Return the kind of all rows, as the column has it."""
     return pl.lit(str(kind), KINDS)
 
 
 def of_activity(activity: ActivityType) -> pl.Expr:
-    """Return the activity of all rows."""
+    """Return the activity of all rows, as the column has it."""
     return pl.lit(str(activity), ACTIVITIES)
 
 
@@ -78,7 +78,7 @@ class Lives:
 
 
 def lives_of(schedule: Schedule) -> Lives:
-    """Return when each worker, lanes first, begins and ends."""
+    """Return when each worker begins and ends: lanes of the driver first, then cores; one element each."""
     lanes = len(schedule.lanes)
     count = lanes + len(schedule.cores)
     birth, end = np.zeros(count, np.int64), np.full(count, schedule.end_ns)
@@ -114,11 +114,24 @@ class Epochs:
     """Per worker the epochs whose end it is told, an instant after the lane that ended them."""
 
     def label(self, t: I64) -> I64:
-        """Return the epoch of each instant."""
+        """Return the epoch of each instant; `t` is in nanoseconds from the origin."""
         return np.searchsorted(self.told_at, t, side="left").astype(np.int64)
 
     def told_between(self, worker: int, low: int, high: int | None) -> pl.DataFrame:
-        """Return the epoch ends that a worker is told from one instant until before another one."""
+        """Return the epoch ends that a worker is told from one instant until before another one.
+
+        Parameters
+        ----------
+        worker
+            The worker.
+        low, high
+            In nanoseconds from the origin; no end if `high` is None.
+
+        Returns
+        -------
+        pl.DataFrame
+            One row per epoch end.
+        """
         numbers = self.told[worker]
         ends = self.told_at[numbers]
         keep = (ends >= low) & ((ends < high) if high is not None else True)
@@ -128,7 +141,18 @@ class Epochs:
 
 
 def close_epochs(schedule: Schedule, lives: Lives) -> Epochs:
-    """Decide when epochs end: with the last job of each unit."""
+    """Decide when epochs end: with the last job of each unit (a query, a batch, a job).
+
+    Parameters
+    ----------
+    schedule, lives
+        Jobs, and the workers that are told: those that live then, a nanosecond after the last job's end.
+
+    Returns
+    -------
+    Epochs
+        Where units and workers are very many, every so many units make an epoch.
+    """
     jobs = schedule.jobs
     last_job: dict[str, int] = {}
     for index in sorted(range(len(jobs)), key=lambda i: (jobs[i].end_ns, jobs[i].job)):
@@ -155,12 +179,22 @@ def close_epochs(schedule: Schedule, lives: Lives) -> Epochs:
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows by worker and time."""
+    """Return rows by worker and time; of one instant by their `key`."""
     return rows.sort("worker", "t_ns", "key", maintain_order=True)
 
 
 def finished(epochs: Epochs, rows: pl.DataFrame, first_seq: dict[int, int]) -> pa.Table:
-    """Return rows that are in order with their epochs, those of each worker numbered from `first_seq` on."""
+    """Return the columns of a trace's events.
+
+    Parameters
+    ----------
+    epochs
+        Say which epoch each instant is of.
+    rows
+        In order (`in_order`).
+    first_seq
+        From where on a worker's rows are numbered; 0 for those that are not named.
+    """
     epoch = pl.Series(epochs.label(rows["t_ns"].to_numpy()))
     if "ends" in rows.columns:
         epoch = rows.select(pl.coalesce("ends", epoch)).to_series()

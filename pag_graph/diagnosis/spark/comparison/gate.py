@@ -83,7 +83,7 @@ def share_of(text: str) -> float:
 
 
 def measured(answer: SparkAnswer, of: Measure) -> int:
-    """Return a measure of a run, in nanoseconds."""
+    """Return a measure of a run in nanoseconds: of the application, or of all its cores for `Measure.CORE_HOURS`."""
     diagnosis = answer.diagnosis
     return {
         Measure.SPAN: diagnosis.span_ns,

@@ -40,7 +40,10 @@ class Unit:
     """Names of plan nodes that say what is computed, or of steps; all kinds of joins are one."""
 
     def score(self, other: Unit) -> int:
-        """Return how well two units go together."""
+        """Return how well two units go together: 3 for equal marks, 2 for alike ones, -1 (as a gap) for others.
+
+        Alike are units of one kind and name that share half of their nodes (Jaccard index of the multisets).
+        """
         if self.kind == other.kind and self.mark == other.mark:
             return _SAME
         common, either = (self.nodes & other.nodes).total(), (self.nodes | other.nodes).total()
@@ -56,7 +59,11 @@ class Pair(NamedTuple):
 
 
 def units_of(answer: SparkAnswer) -> list[Unit]:
-    """Return the units of a log, by start."""
+    """Return the units of a log, by start: queries that are part of no other, and jobs outside of them.
+
+    Start times are nanoseconds from the origin. A query's number is that of its execution, a job's its place in the
+    schedule.
+    """
     log, schedule = answer.log, answer.mapped.schedule
     names: dict[int, Counter[str]] = {}
     for execution, name in log.nodes.select("execution", "name").iter_rows():
@@ -91,7 +98,7 @@ def units_of(answer: SparkAnswer) -> list[Unit]:
 
 
 def root_of(answer: SparkAnswer) -> dict[int, int]:
-    """Return the root of each query that is part of another one."""
+    """Return the root of each query that is part of another one, by execution."""
     rows = answer.log.executions.select("execution", "root").iter_rows()
     return {execution: root for execution, root in rows if root is not None}
 

@@ -54,7 +54,21 @@ def units_of_jobs(answer: SparkAnswer, pairs: Sequence[Pair], side: int) -> dict
 
 
 def stages_of(answer: SparkAnswer, unit_of_job: dict[int, int]) -> dict[int, list[StageUnit]]:
-    """Return the stages of each pair of units, in the order of the run's plan."""
+    """Return the stages of each pair of units, in the order of the run's plan.
+
+    Parameters
+    ----------
+    answer
+        Of one run.
+    unit_of_job
+        Pairs by the jobs of this run, as `units_of_jobs` returns them; stages of other jobs are left out.
+
+    Returns
+    -------
+    dict
+        Stages by pair. The nodes of a stage are those of its plan that it worked for, else the scopes of its RDDs, else
+        the name of its job.
+    """
     jobs = answer.mapped.schedule.jobs
     scopes = {(number, attempt): list(steps or ()) for number, attempt, steps in _scopes(answer)}
     nodes = _nodes(answer)
