@@ -17,6 +17,7 @@ from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
 from pag_graph.diagnosis.spark.crowding import Crowding, calibrated
 from pag_graph.diagnosis.spark.independent import what_if_independent
 from pag_graph.diagnosis.spark.nodes import PlanRows, path_tasks, plan_rows
+from pag_graph.diagnosis.spark.pauses import with_pauses
 from pag_graph.diagnosis.spark.timers import UNITS
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
 from pag_graph.errors import InvalidParameterError
@@ -239,7 +240,7 @@ def _walked(before_path: _Given, run: Run) -> SparkAnswer:
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     explained = path.explained
-    steps = _labelled(marked_steps(run, path).select(_STEPS), mapped)
+    steps = _labelled(with_pauses(marked_steps(run, path).select(_STEPS), mapped), mapped)
     # Its own steps are as large again.
     del path
     span = max(diagnosis.span_ns, 1)
@@ -277,6 +278,7 @@ _ACTIVITY_NAMES = {
     (True, "busy"): "driver program",
     (True, "scheduling"): "driver scheduling",
     (True, "io"): "getting results",
+    (True, "input_wait"): "streams without input",
     (False, "scheduling"): "scheduler delay",
     (False, "io"): "shuffle write",
     (False, "input_wait"): "shuffle fetch wait",
@@ -319,7 +321,8 @@ def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
         elif kind == "spawn":
             purpose.append("executors starting")
         else:
-            purpose.append("driver" if on_driver else "between tasks")
+            at_rest = "streams without input" if kind == "input_wait" else "driver"
+            purpose.append(at_rest if on_driver else "between tasks")
         executor.append(workers[worker][0])
         host.append(workers[worker][1])
         query_number = queries.get(operator)

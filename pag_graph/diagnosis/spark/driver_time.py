@@ -13,8 +13,9 @@ import polars as pl
 
 from pag_graph.diagnosis.spark.intervals import Interval, common, length, united, without
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.diagnosis.spark.pauses import executions_of, stream_pauses
 from pag_graph.diagnosis.spark.query_stages import between_query_stages
-from pag_graph.diagnosis.spark.streams import batch_frames, stream_pauses
+from pag_graph.diagnosis.spark.streams import batch_frames
 from pag_graph.sources.spark.operators import metrics_once
 from pag_graph.sources.spark.schedule import MS
 from pag_graph.sources.spark.texts import LISTING
@@ -53,12 +54,12 @@ def driver_time(look: Look) -> list[Cause]:
     unexplained.
     """
     gaps = driver_gaps(look.schedule)
-    queries = _queries(look.schedule)
+    queries = executions_of(look.schedule)
     causes = [_results(look), _listing(look)]
     commits, cause = _commits(look, gaps, queries)
     causes.append(cause)
     unexplained = without(without(gaps, commits), batch_frames(look))
-    pauses = without(common(unexplained, stream_pauses(look)), queries.values())
+    pauses = common(unexplained, stream_pauses(look.schedule))
     causes.append(_stream_idle(look, pauses))
     unexplained = without(unexplained, pauses)
     replanning, cause = between_query_stages(look, unexplained)
@@ -74,20 +75,6 @@ def driver_time(look: Look) -> list[Cause]:
         unexplained = common(unexplained, queries.values())
     causes.append(_unexplained(look, unexplained, united(queries.values())))
     return [cause for cause in causes if cause is not None]
-
-
-def _queries(schedule: Schedule) -> dict[int, Interval]:
-    """Return when each SQL execution began and ended."""
-    return {
-        execution_row["execution"]: (
-            (execution_row["started_ms"] - schedule.origin_ms) * MS,
-            schedule.end_ns
-            if execution_row["ended_ms"] is None
-            else (execution_row["ended_ms"] - schedule.origin_ms) * MS,
-        )
-        for execution_row in schedule.log.executions.iter_rows(named=True)
-        if execution_row["started_ms"] is not None
-    }
 
 
 def _results(look: Look) -> Cause | None:

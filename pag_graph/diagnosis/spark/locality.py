@@ -131,7 +131,8 @@ def _kept_near(look: Look) -> _Kept:
     hosts = look.schedule.executors["host"].to_list()
     executor, since, until = _empty_cores(look)
     host = np.array(hosts, dtype=object)[executor]
-    is_kept, spans = np.zeros(last_tasks.height, np.bool_), []
+    is_kept = np.zeros(last_tasks.height, np.bool_)
+    spans: list[Interval] = []
     for number, task in enumerate(last_tasks.iter_rows(named=True)):
         low, high = np.maximum(since, task["first"]), np.minimum(until, task["launch"])
         # A place on the same host is as near, unless the task wants the very executor.

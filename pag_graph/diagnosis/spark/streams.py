@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.diagnosis.spark.changes import Change, of_program, of_setting
-from pag_graph.diagnosis.spark.intervals import length, united, without
+from pag_graph.diagnosis.spark.intervals import length, united
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.diagnosis.spark.suspicions import Suspicion
 from pag_graph.sources.spark.placing import MS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.intervals import Interval
     from pag_graph.sources.spark.log_tables import SparkLog
 
-__all__ = ["batch_frames", "stream_pauses", "stream_suspicions", "streams"]
+__all__ = ["batch_frames", "stream_suspicions", "streams"]
 
 _FEWEST = 10
 """A trend needs so many batches."""
@@ -59,25 +59,6 @@ def batch_frames(look: Look) -> list[Interval]:
     return united(
         span for _, batches in _queries(look.schedule.log) if _at_once(batches) for span in _frames(look, batches)
     )
-
-
-def stream_pauses(look: Look) -> list[Interval]:
-    """Return when no stream had anything to do: all had ended a batch, and the next one of each had not begun."""
-    progress, origin = look.schedule.log.progress, look.schedule.origin_ms
-    if not progress.height:
-        return []
-    spans = (
-        progress.filter(pl.col("query").is_not_null())
-        .select(
-            "query",
-            start=(pl.col("started_ms") - origin) * MS,
-            end=(pl.col("started_ms") + pl.col("trigger_ms") - origin) * MS,
-        )
-        .sort("query", "start")
-        .with_columns(next_start=pl.col("start").shift(-1).over("query"))
-    )
-    pauses = spans.filter(pl.col("next_start") > pl.col("end")).select("end", "next_start").iter_rows()
-    return without(pauses, spans.select("start", "end").iter_rows())
 
 
 def _at_once(batches: pl.DataFrame) -> bool:

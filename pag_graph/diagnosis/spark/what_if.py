@@ -10,8 +10,9 @@ import polars as pl
 from pag_graph.diagnosis.spark.cores import predict_cores, steady
 from pag_graph.diagnosis.spark.crowding import LEAST, MOST, Crowding
 from pag_graph.diagnosis.spark.driver_time import driver_gaps
-from pag_graph.diagnosis.spark.intervals import length
+from pag_graph.diagnosis.spark.intervals import length, without
 from pag_graph.diagnosis.spark.list_schedule import list_schedule
+from pag_graph.diagnosis.spark.pauses import stream_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -167,7 +168,7 @@ def what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list[
     for change, durations in changed.items():
         end = list_schedule(plan, cores, durations=durations)
         predicted.append(WhatIf(change, diagnosis.estimate(end), diagnosis.estimate(base - end)))
-    gaps = length(driver_gaps(schedule))
+    gaps = length(without(driver_gaps(schedule), stream_pauses(schedule)))
     saving = diagnosis.estimate(gaps, measured=True)
     predicted.append(WhatIf("no driver work between and after jobs", diagnosis.estimate(base - gaps), saving))
     return sorted(

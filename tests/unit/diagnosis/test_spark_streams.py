@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles, find_logs
@@ -104,6 +105,20 @@ def test_a_stream_that_waits_for_input_is_no_driver_at_work(tmp_path: Path) -> N
     # Nobody knows what would have come after the last batch.
     assert found.causes[0].saved_ns == 11 * 1_200_000_000
     assert "driver_bound" not in names(found)
+
+
+def test_a_path_tells_pauses_of_streams_from_the_drivers_work(tmp_path: Path) -> None:
+    log = stream(12, work=600, frame=200, pause=1_200)
+    told_of = answer(LogFiles(name="log", files=(log.write(tmp_path / "log"),)))
+    pauses = 11 * 1_200_000_000
+    by_activity = {row["key"]: row["path_ns"] for row in told_of.shares["activity"]}
+    assert by_activity["streams without input"] == pauses
+    assert sum(by_activity.values()) == told_of.diagnosis.span_ns
+    assert told_of.steps["duration_ns"].sum() == told_of.diagnosis.span_ns
+    assert sum(row["path_ns"] for row in told_of.plan_nodes) == told_of.diagnosis.span_ns
+    # Nothing else would be sooner without the driver's work than what it took.
+    (without_driver,) = [what_if for what_if in told_of.what_if if what_if.change.startswith("no driver work")]
+    assert without_driver.saving.ns < told_of.diagnosis.active_ns - pauses
 
 
 def test_another_stream_that_works_meanwhile_is_no_pause(tmp_path: Path) -> None:
