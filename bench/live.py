@@ -95,7 +95,7 @@ def _replayed(session: Session, trace: Path, offered: int, channel: str, queries
 
 
 def speed_for(trace: Path, offered: int) -> float:
-    """Return the speed at which a trace has so many events per second."""
+    """Return the speed at which a trace has so many events per second: times as fast as it was recorded."""
     opened = Trace.open(trace)
     log = TraceLog.index(opened)
     length_s = max(chunks[-1].t_max - chunks[0].t_min for chunks in log.chunks.values()) / 1e9

@@ -29,7 +29,17 @@ _PATIENCE_S = 420
 
 
 def write_inputs(folder: Path, *, files: int, rows: int, slow: int, many: int) -> None:
-    """Write files with keys that no other has; one of them has very many."""
+    """Write files of keys that no other file has; one of them has very many.
+
+    Parameters
+    ----------
+    folder
+        A folder that is not there yet.
+    files, rows
+        How many files, and how many keys each has.
+    slow, many
+        Which file has more, and how many keys it has.
+    """
     folder.mkdir(parents=True)
     first_key = 0
     for number in range(files):
@@ -41,7 +51,10 @@ def write_inputs(folder: Path, *, files: int, rows: int, slow: int, many: int) -
 
 
 def stream(folder: Path) -> None:
-    """Run the query: a file a batch, until all files were read; writes down when each batch ended."""
+    """Run the query: a file a batch, until all files were read.
+
+    Spark's log is left in ``logs`` below `folder`, what each batch took in ``progress.json``.
+    """
     from pyspark.sql import SparkSession
 
     session = (
@@ -138,7 +151,7 @@ def _told(
         (timing["answered_ns"] - timing["ended_ns"]) / 1e9 for timing in read_timings(folder / "run.pag").to_pylist()
     ]
     slowest = max(spans, key=lambda batch: spans[batch][1] - spans[batch][0] if batch else 0)
-    said = [
+    lead_times = [
         {
             "batch": batch,
             "after_s": round(said_at - spans[batch][0], 2),
@@ -151,7 +164,7 @@ def _told(
         "batches": len(spans),
         "closed_epochs": open_store(folder / "run.pag").closed_epochs,
         "slowest": slowest,
-        "named": said,
+        "named": lead_times,
         "lines": [line for _, _, line in slow_batches],
         "answered_after_s": {"p50": float(np.median(lags)), "max": max(lags)} if lags else None,
     }

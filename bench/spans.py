@@ -18,7 +18,7 @@ _SIBLINGS = 10_000
 
 
 def make(name: str, target: Path, requests: int) -> None:
-    """Write simulated requests in a form."""
+    """Write so many simulated requests in a form: ``jaeger``, ``zipkin``, ``otlp`` or ``protobuf``."""
     from pag_graph.testing import span_traces
 
     forms = {

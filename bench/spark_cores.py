@@ -82,7 +82,7 @@ class Prediction:
 
 
 def recordings(folder: Path) -> list[Recording]:
-    """Read all logs of a folder that are named as `make_logs.py` names them; by name."""
+    """Read all logs of a folder that are named as `make_logs.py` names them, by name; other files are passed over."""
     runs = []
     for path in sorted(folder.iterdir()):
         match = _NAME.match(path.name)
@@ -142,7 +142,14 @@ def compare(runs: Sequence[Recording]) -> list[Prediction]:
 
 
 def summary(found: Iterable[Prediction]) -> dict[str, float]:
-    """Return how far off predictions are: median, 90 % and worst of the errors' sizes, and of `unchanged`."""
+    """Return how far off predictions are, as shares of what was measured.
+
+    Returns
+    -------
+    dict
+        ``predictions`` (how many), ``median``, ``p90`` and ``most`` of the errors' sizes, and ``unchanged``: the median
+        error of predicting that nothing changes.
+    """
     predictions = list(found)
     errors = sorted(abs(prediction.error) for prediction in predictions)
     return {
@@ -155,7 +162,7 @@ def summary(found: Iterable[Prediction]) -> dict[str, float]:
 
 
 def section(found: Sequence[Prediction]) -> str:
-    """Return the generated part of the page."""
+    """Return the generated part of the page: a sentence, and a table of one row per prediction."""
     sums = summary(found)
     head = (
         f"{sums['predictions']} predictions: the median error is {sums['median']:.1%}, 90 % of them are within"

@@ -35,7 +35,20 @@ def jobs(trace: Path, folder: Path) -> dict[str, list[str]]:
 
 
 def submit(script: Sequence[str], logs: Path) -> Path:
-    """Run a job with event logging, and return its log."""
+    """Run a job with event logging, and return its log.
+
+    Parameters
+    ----------
+    script
+        A script of ``spark_jobs``, and its arguments.
+    logs
+        Folder that the log is written to.
+
+    Raises
+    ------
+    RuntimeError
+        If the job fails.
+    """
     import pyspark
 
     before = set(logs.iterdir())

@@ -150,7 +150,23 @@ print(read, read_cpu, whole, before, peak_read, peak(), tasks)
 
 
 def child(log: Path, what: str, target: Path) -> dict[str, float]:
-    """Read, or read and convert, in a process of its own, and return seconds and the most memory in bytes."""
+    """Read, or read and convert, a log in a process of its own.
+
+    Parameters
+    ----------
+    log
+        The log.
+    what
+        ``read`` or ``convert``.
+    target
+        Where the trace goes.
+
+    Returns
+    -------
+    dict
+        Seconds, the most resident memory before, while reading and at all (in units of 1,024 x 1,024 bytes), and the
+        number of tasks.
+    """
     numbers = subprocess.run(
         [sys.executable, "-c", _CHILD, str(log), what, str(target)],
         check=True,

@@ -46,7 +46,7 @@ class Counted:
     """(fact, rule of the documentation) to what the rule adds."""
 
     def expected(self, fact: str) -> int:
-        """Return a fact with what the rules add."""
+        """Return a fact with what the rules of the reader add to it or take from it."""
         return self.facts[fact] + sum(added for (rule_fact, _), added in self.rules.items() if rule_fact == fact)
 
 
@@ -189,7 +189,15 @@ def _count_task(counted: Counted, event: dict[str, Any], finish: int) -> None:
 
 
 def answered(log: LogFiles, counted: Counted) -> dict[str, int]:
-    """Return what `pag spark` says of a log, in nanoseconds where it is a time; what it says it cut is a rule."""
+    """Return what `pag spark` says of a log, in nanoseconds where it is a time.
+
+    Parameters
+    ----------
+    log
+        The log.
+    counted
+        The same log as it was counted: what the reader says it cut is added to its rules.
+    """
     from pag_graph.diagnosis.spark.causes import diagnose
     from pag_graph.sources.spark.convert import map_log
     from pag_graph.sources.spark.reader import read_log

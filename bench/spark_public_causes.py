@@ -48,7 +48,13 @@ def _length(spans: Iterable[Span], low: int, high: int) -> int:
 
 
 class Recount:
-    """What a log's events say, as far as causes rest on it; times in milliseconds since 1970."""
+    """What a log's events say, as far as causes rest on it; times in milliseconds since 1970.
+
+    Parameters
+    ----------
+    files
+        Of one log, in order. Their events are read as they are, without the reader of the package.
+    """
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.jobs: dict[int, list[Any]] = {}
@@ -118,8 +124,8 @@ class Recount:
                 self.names[metric["accumulatorId"]] = metric["name"].split(" total (")[0]
 
     def _DriverAccumUpdates(self, event: dict[str, Any]) -> None:  # noqa: N802 Spark's name
-        for number, value in event["accumUpdates"]:
-            self.given[number] += value
+        for number, added in event["accumUpdates"]:
+            self.given[number] += added
 
     def _TaskEnd(self, event: dict[str, Any]) -> None:  # noqa: N802 Spark's name
         self.tasks[event["Stage ID"], event["Stage Attempt ID"]].append(event)
@@ -132,7 +138,7 @@ class Recount:
     # --- What several causes rest on ---
 
     def job_spans(self, jobs: Iterable[int] | None = None) -> list[Span]:
-        """Return when jobs ran."""
+        """Return when jobs ran, in milliseconds since 1970: all of them, or those with some numbers."""
         chosen = self.jobs.values() if jobs is None else [self.jobs[number] for number in jobs]
         return [(job[0], self.end if job[1] is None else job[1]) for job in chosen]
 
@@ -154,7 +160,15 @@ class Recount:
         return (self.end - self.first - _length(spans, self.first, self.end)) * _MS
 
     def metric(self, query: int, name: str, stages: Iterable[int] | None = None) -> int:
-        """Return what tasks and driver added to a query's metrics of a name."""
+        """Return what tasks and driver added to a query's metrics of a name.
+
+        Parameters
+        ----------
+        query, name
+            Number of the query, and the metric as its plan names it.
+        stages
+            Only what tasks of these stages added; of all if absent.
+        """
         accumulators = {
             metric["accumulatorId"] for node in _nodes(self.plans[query]) for metric in node.get("metrics", ())
         }

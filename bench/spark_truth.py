@@ -277,7 +277,7 @@ def _unchecked(runs: Sequence[Run], planted: dict[str, str], settings: Sequence[
 
 
 def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
-    """Return the generated part of the page."""
+    """Return the generated part of the page: counts with their intervals (`wilson`), and one row per program."""
     named_rows = [row for row in found if row.rank is not None]
     first_rows = [row for row in found if row.rank == 1]
     true_rows = [row for row in found if row.true]
@@ -315,7 +315,20 @@ def _answered(log: bytes, folder: Path) -> Diagnosis:
 
 
 def run_all(pairs: int, only: Sequence[str], halves: Sequence[str], lines: int) -> Iterator[Run]:
-    """Run all programs: decoy once, planted and mended in turn, then each proposed setting; yield every run."""
+    """Run all programs, and yield every run.
+
+    Parameters
+    ----------
+    pairs
+        How often each is run as it is planted and as it is mended, in turn; the decoy runs once, and each setting that
+        was proposed runs as often.
+    only
+        Names of programs; all if empty.
+    halves
+        Which of `HALVES`.
+    lines
+        Lines of the largest table.
+    """
     sys.path.insert(0, str(_SCRIPTS))
     from plan_programs import PROGRAMS
     from query_data import write_tables

@@ -68,7 +68,7 @@ class Control:
         self._chance = random.Random(seed) if seed else None
 
     def size(self, usual: int, least: int, most: int) -> int:
-        """Return how many, or how long: the usual, or with a seed any number between two."""
+        """Return how many, or how long: `usual`, or with a seed any number from `least` to `most`."""
         return self._chance.randint(least, most) if self._chance else usual
 
     def executor(self, worker: int) -> int:
@@ -80,7 +80,13 @@ class Control:
         os.kill(self.executor(worker), signal.SIGKILL)
 
     def slow_down(self, worker: int, *, run: float, stop: float) -> Callable[[], None]:
-        """Let an executor run for `run` seconds and stand still for `stop` in turn; call the result to end it."""
+        """Let an executor run for `run` seconds and stand still for `stop` in turn.
+
+        Returns
+        -------
+        callable
+            Ends it; the executor runs again.
+        """
         process = self.executor(worker)
         over = threading.Event()
 
@@ -740,7 +746,19 @@ ALL = {cause.name: cause for cause in (*CAUSES, *CORES, *ORDERS)}
 
 
 def session(cause: Cause, *, master: str, log: Path, **more: str) -> SparkSession:
-    """Start a session with as many executors as the program wants, logging its events."""
+    """Start a session with as many executors as the program wants, logging its events.
+
+    Parameters
+    ----------
+    cause
+        The program.
+    master
+        Address of the cluster.
+    log
+        Folder for the log.
+    **more
+        Settings by name, which go before those of the program.
+    """
     settings: dict[str, Any] = {
         "spark.executor.cores": str(cause.executor_cores),
         "spark.executor.memory": "600m",
@@ -768,7 +786,7 @@ def session(cause: Cause, *, master: str, log: Path, **more: str) -> SparkSessio
 
 
 def main(name: str, known: Mapping[str, Cause] = ALL) -> None:
-    """Run one program; the environment says where (`make_logs.py` sets it)."""
+    """Run one of the `known` programs; the environment says where (`make_logs.py` sets it)."""
     setup = json.loads(os.environ["SPARK_CAUSES"])
     cause = known[name]
     spark = session(cause, master=setup["master"], log=Path(setup["log"]), **setup.get("settings", {}))

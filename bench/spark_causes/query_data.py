@@ -60,8 +60,8 @@ def _write(table: pa.Table, place: Path, files: int) -> None:
     place.mkdir(parents=True)
     bounds = np.linspace(0, table.num_rows, files + 1).astype(int)
     for number in range(files):
-        part = table.slice(bounds[number], bounds[number + 1] - bounds[number])
-        pq.write_table(part, place / f"part-{number:05}.parquet")
+        file_rows = table.slice(bounds[number], bounds[number + 1] - bounds[number])
+        pq.write_table(file_rows, place / f"part-{number:05}.parquet")
 
 
 def _texts(draw: Generator, rows: int, words: int) -> np.ndarray:

@@ -71,7 +71,7 @@ def spans(
     Example: pag spans traces.json --against last-week.json
     """
     if policy is not Policy.PAG:
-        _refuse_options(policy, given=bool(sync or request or against or out or slowest))
+        _refuse_options(policy, are_given=bool(sync or request or against or out or slowest))
         _compare(traces, policy, top, form)
         return
     from pag_graph.diagnosis.spans.answer import answer
@@ -92,8 +92,8 @@ def spans(
             stdout().print(f"Next: pag critical-path {store} --epoch 2", style="dim")
 
 
-def _refuse_options(policy: Policy, *, given: bool) -> None:
-    if given:
+def _refuse_options(policy: Policy, *, are_given: bool) -> None:
+    if are_given:
         message = f"The policy {policy} only compares: it takes no --sync, --request, --against, --out, --slowest."
         raise InvalidParameterError(message, "Leave out the policy, or the other options.", {"policy": str(policy)})
 

@@ -223,15 +223,15 @@ def traffic_of(messages: Iterable[tuple[Event, Event]]) -> list[Row]:
         of what is not known in part nothing is known.
     """
     groups: defaultdict[tuple[Any, ...], list[Event]] = defaultdict(list)
-    for read, sent in messages:
-        kind = "data_message" if str(read.kind) == "receive" else "progress_message"
-        if read.activity in _STATED_MESSAGES:
-            kind = str(read.activity)
-        groups[sent.epoch, read.channel, sent.worker, read.worker, kind].append(read)
+    for reading, sent in messages:
+        kind = "data_message" if str(reading.kind) == "receive" else "progress_message"
+        if reading.activity in _STATED_MESSAGES:
+            kind = str(reading.activity)
+        groups[sent.epoch, reading.channel, sent.worker, reading.worker, kind].append(reading)
     return [
         dict(zip(("epoch", "channel", "from_worker", "to_worker", "type"), key, strict=True))
         | {"messages": len(reads)}
-        | {name: _sum_of([getattr(read, name) for read in reads]) for name in ("records", "bytes")}
+        | {name: _sum_of([getattr(reading, name) for reading in reads]) for name in ("records", "bytes")}
         for key, reads in groups.items()
     ]
 

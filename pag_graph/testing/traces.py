@@ -297,7 +297,7 @@ def draw(
     count = len(logs)
     gapless = any("lost" in word_group.split() for text in logs for word_group in text.split("|"))
     return SmallTrace(
-        events=tuple(_log(worker, text, first=int(gapless)) for worker, text in enumerate(logs)),
+        events=tuple(_log(worker, text, first_seq=int(gapless)) for worker, text in enumerate(logs)),
         processes=tuple(processes or [0] * count),
         offsets_ns=tuple(offsets_ns or [0] * count),
         uncertainty_ns=tuple(uncertainty_ns or [None] * count),
@@ -307,9 +307,9 @@ def draw(
     )
 
 
-def _log(worker: int, text: str, *, first: int) -> tuple[Event, ...]:
+def _log(worker: int, text: str, *, first_seq: int) -> tuple[Event, ...]:
     events: list[Event] = []
-    epoch, lost = 0, first
+    epoch, lost = 0, first_seq
     for event_text in text.replace("\n", "|").split("|"):
         words = event_text.split()
         if not words:

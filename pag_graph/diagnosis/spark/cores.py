@@ -263,11 +263,11 @@ def predict_cores(
         return []
     recorded = recorded_cores(schedule)
     most = most_cores(recorded)
-    warm, first = warm_up(schedule)
+    warm, first_extra_ns = warm_up(schedule)
 
     def end(cores: Sequence[Cores], count: int | None = None) -> int:
         extra = 0 if count is None or more is None else more(count)
-        return list_schedule(plan, cores, durations=np.maximum(warm + extra, 0), first=first)
+        return list_schedule(plan, cores, durations=np.maximum(warm + extra, 0), first=first_extra_ns)
 
     predictions = [CorePrediction(most, end(recorded), recorded=True)]
     numbers = {*counts, max(1, most // 2), most, 2 * most}

@@ -202,17 +202,17 @@ def survey(
     limits = thresholds or Thresholds()
     read_by = hashlib.sha256(orjson.dumps([version("pag-graph"), asdict(limits)])).hexdigest()[:16]
     known_rows = {known_row["path"]: known_row for known_row in _rows_of(file)}
-    read = 0
+    read_now = 0
     for done, (place, log) in enumerate(logs):
         progress("reading logs", done, len(logs))
         key = _key(place, log, read_by)
         known_row = known_rows.get(key["path"])
         if known_row is None or any(known_row[name] != value for name, value in key.items()):
             known_rows[key["path"]] = {**key, **_row(log, limits)}
-            read += 1
-            if read % _KEPT_AFTER == 0:
+            read_now += 1
+            if read_now % _KEPT_AFTER == 0:
                 _keep(known_rows, file)
-    return Fleet(rows=pl.DataFrame(pl.from_arrow(_keep(known_rows, file))), read=read)
+    return Fleet(rows=pl.DataFrame(pl.from_arrow(_keep(known_rows, file))), read=read_now)
 
 
 def _keep(rows: dict[str, dict[str, Any]], file: Path) -> pa.Table:

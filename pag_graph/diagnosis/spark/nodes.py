@@ -149,8 +149,8 @@ def plan_rows(
             divided[_outside(purpose, query)] = duration
         else:
             task, stage, attempt, work = tasks.row(task_row)
-            part = _PARTS.get(kind, "overhead")
-            if divider.divide((stage, attempt), part, duration, updates.get(task), work, divided):
+            phase = _PARTS.get(kind, "overhead")
+            if divider.divide((stage, attempt), phase, duration, updates.get(task), work, divided):
                 scaled.add(task)
         working = divider.works_for.get(operator, (None, None))
         for key, ns in divided.items():
@@ -248,7 +248,7 @@ class _Divider:
     def divide(
         self,
         key: StageKey,
-        part: str,
+        phase: str,
         duration: int,
         updates: Mapping[int, int] | None,
         work: int,
@@ -259,15 +259,15 @@ class _Divider:
         A task whose own values are not known divides as its stage does.
         """
         stage = self.stages[key]
-        if part in {"gc", "overhead"}:
-            rows[RowKey(None, None, _GC if part == "gc" else _OVERHEAD, part)] += duration
+        if phase in {"gc", "overhead"}:
+            rows[RowKey(None, None, _GC if phase == "gc" else _OVERHEAD, phase)] += duration
             return False
         if updates is None:
             updates, work = stage.totals, self.sums[key]["work"]
         timed = [(*stage.metrics[number], value) for number, value in updates.items() if number in stage.metrics]
         weights: Counter[RowKey] = Counter()
-        if part != "work":
-            timer_name = _FETCH if part == "fetch_wait" else _WRITE
+        if phase != "work":
+            timer_name = _FETCH if phase == "fetch_wait" else _WRITE
             for node, metric, unit, value in timed:
                 if metric == timer_name and value > 0:
                     weights[stage.node(node)] += unit * value
@@ -291,9 +291,9 @@ class _Divider:
         for key, stage_sums in self.sums.items():
             times_ns = {name: stage_sums[name] for name in ("work", "fetch_wait", "write", "gc")}
             times_ns["overhead"] = stage_sums["held"] - sum(times_ns.values())
-            for part, ns in times_ns.items():
+            for phase, ns in times_ns.items():
                 if ns:
-                    self.divide(key, part, ns, None, 0, rows)
+                    self.divide(key, phase, ns, None, 0, rows)
         return rows
 
 

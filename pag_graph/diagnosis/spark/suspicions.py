@@ -247,6 +247,6 @@ def not_recorded(log: SparkLog, plans: PlanView) -> list[NotRecorded]:
     return missing
 
 
-def _missing(what: str, setting: str | None, more: str = "") -> NotRecorded:
-    how = f"{setting} records it" if setting else f"no setting records it{more}"
-    return NotRecorded(what, setting, f"{what} ({how})")
+def _missing(unknown: str, setting: str | None, otherwise: str = "") -> NotRecorded:
+    remedy = f"{setting} records it" if setting else f"no setting records it{otherwise}"
+    return NotRecorded(unknown, setting, f"{unknown} ({remedy})")

@@ -202,7 +202,7 @@ def _joined(schedule: Schedule) -> dict[int, list[int]]:
     ends = np.array([jobs[j].end_ns for j in lanes[0].jobs], np.int64)
     joined: dict[int, list[int]] = {}
     for lane in lanes[1:]:
-        firsts = [lane.jobs.index(first) for _, _, first in lane.forks]
+        firsts = [lane.jobs.index(first_job) for _, _, first_job in lane.forks]
         for place, join in enumerate(lane.joins):
             if join >= 0:
                 stop = firsts[place + 1] if place + 1 < len(firsts) else len(lane.jobs)

@@ -259,9 +259,9 @@ class _Loading:
             if activity.call >= 0
         }
 
-    def before(self, part: Part) -> int:
+    def before(self, collective_part: Part) -> int:
         """Return for how long it got batches in the step that a collective was called in, until then."""
-        called = self._called.get(part.row, part.begin)
+        called = self._called.get(collective_part.row, collective_part.begin)
         place = bisect_right(self._steps, called)
         return self.between(self._steps[place - 1] if place else -1, called)
 

@@ -90,17 +90,17 @@ class TextEvents:
             If there is no array of events.
         """
         chunks = self._chunks()
-        text, first = self._head(chunks)
+        text, begin = self._head(chunks)
         table = np.empty((_TABLE_ROWS, COLUMNS), np.int64)
-        ended = False
-        while not ended:
-            count, place, ended = find_events(np.frombuffer(text, np.uint8), first, table)
+        is_ended = False
+        while not is_ended:
+            count, place, is_ended = find_events(np.frombuffer(text, np.uint8), begin, table)
             yield from self._parsed(text, table[:count])
             if count == _TABLE_ROWS:
-                first = place
+                begin = place
                 continue
-            unread, first = text[place:], 0
-            if ended:
+            unread, begin = text[place:], 0
+            if is_ended:
                 self._tail += unread
                 break
             chunk_text = next(chunks, b"")
@@ -126,10 +126,10 @@ class TextEvents:
         text = b""
         for chunk in chunks:
             text += chunk
-            first = begin_of_array(np.frombuffer(text, np.uint8), _EVENTS)
-            if first >= 0:
-                self._tail += text[:first] + b"]"
-                return text, first
+            begin = begin_of_array(np.frombuffer(text, np.uint8), _EVENTS)
+            if begin >= 0:
+                self._tail += text[:begin] + b"]"
+                return text, begin
             if len(text) > _LONGEST:
                 break
         message = f"{self.file} holds no events: neither an array nor an object with `traceEvents`."

@@ -29,14 +29,14 @@ class Lines:
         than one such line is in memory.
         """
         open_line, too_long = b"", False
-        for piece in pieces:
-            self.read_bytes += len(piece)
-            lines = piece.split(b"\n")
+        for chunk in pieces:
+            self.read_bytes += len(chunk)
+            lines = chunk.split(b"\n")
             if len(lines) == 1:
-                if len(open_line) + len(piece) > LONGEST_LINE:
+                if len(open_line) + len(chunk) > LONGEST_LINE:
                     too_long, open_line = True, b""
                 elif not too_long:
-                    open_line += piece
+                    open_line += chunk
                 continue
             line = open_line + lines[0]
             if too_long:

@@ -195,15 +195,17 @@ def stage_values(tasks: pl.DataFrame, values: dict[tuple[int, int], int]) -> pl.
     keys = np.array([attempt_key(stage, attempt) for stage, attempt in stages], np.int64)
     stated = np.array([values[key] for key in stages], np.int64)
     stage, attempt = (tasks[name].to_numpy() for name in ("stage", "stage_attempt"))
-    of_task, found = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, bool)
+    of_task, has_value = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, bool)
     # Some tasks at a time: what is in between would be several such columns.
     for begin in range(0, tasks.height, STRETCH):
         rows = slice(begin, begin + STRETCH)
         task_keys = attempt_key(stage[rows].astype(np.int64), attempt[rows])
         place = np.minimum(np.searchsorted(keys, task_keys), len(keys) - 1)
-        of_task[rows], found[rows] = stated[place], keys[place] == task_keys
+        of_task[rows], has_value[rows] = stated[place], keys[place] == task_keys
     return (
-        pl.Series(of_task) if found.all() else pl.select(pl.when(pl.Series(found)).then(pl.Series(of_task))).to_series()
+        pl.Series(of_task)
+        if has_value.all()
+        else pl.select(pl.when(pl.Series(has_value)).then(pl.Series(of_task))).to_series()
     )
 
 
@@ -213,27 +215,27 @@ def _count(tasks: pl.DataFrame, condition: pl.Expr) -> int:
 
 def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFinding]) -> pl.DataFrame:
     """Give every task times that are in order and parts that fit into them."""
-    ended = (pl.col("flags") & ENDED) != 0
+    has_ended = (pl.col("flags") & ENDED) != 0
     # A task that the log does not see end was there until its executor went, or the log ends.
     removed = dict(log.executors.select("executor", "removed_ms").iter_rows())
     gone_ms = np.array([end_ms if (t := removed.get(name)) is None else t for name in log.texts["executor"]], np.int64)
     # Columns are added and never copied: a log can have millions of tasks.
     tasks = log.tasks.with_columns(gone_ms=pl.Series(gone_ms[log.tasks["executor"].to_numpy()]))
-    backwards = _count(tasks, ended & (pl.col("finish_ms") < pl.col("launch_ms")))
+    backwards = _count(tasks, has_ended & (pl.col("finish_ms") < pl.col("launch_ms")))
     note(findings, "task_ends_before_launch", "warning", backwards, "tasks", "taken as tasks without duration")
-    open_tasks = _count(tasks, ~ended)
+    open_tasks = _count(tasks, ~has_ended)
     note(
         findings, "task_without_end", "warning", open_tasks, "tasks", "taken to run until the executor or the log ends"
     )
-    finish = pl.when(ended).then("finish_ms").otherwise(pl.min_horizontal("gone_ms", pl.lit(end_ms)))
+    finish = pl.when(has_ended).then("finish_ms").otherwise(pl.min_horizontal("gone_ms", pl.lit(end_ms)))
     tasks = tasks.with_columns(
         finish_ms=pl.max_horizontal(finish, "launch_ms"),
-        ended=ended,
+        ended=has_ended,
         measured=(pl.col("flags") & MEASURED) != 0,
         speculative=(pl.col("flags") & 1) != 0,
         succeeded=(pl.col("flags") & (ENDED | FAILED | KILLED)) == ENDED,
         # Where the log stops, a task whose executor is there is still at work: neither failed nor wasted.
-        running=~ended & pl.lit(not log.complete) & (pl.col("gone_ms") >= end_ms),
+        running=~has_ended & pl.lit(not log.complete) & (pl.col("gone_ms") >= end_ms),
     ).drop("gone_ms")
     getting_result = pl.col("getting_result_ms")
     tasks = tasks.with_columns(

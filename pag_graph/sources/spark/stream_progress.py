@@ -63,8 +63,8 @@ def progress_row(event: dict[str, Any], texts: Texts) -> dict[str, Any]:
     }
 
 
-def _total(parts: list[dict[str, Any]], name: str) -> int:
-    return sum(max(0, integer(part.get(name)) or 0) for part in parts)
+def _total(entries: list[dict[str, Any]], name: str) -> int:
+    return sum(max(0, integer(entry.get(name)) or 0) for entry in entries)
 
 
 def _instant(text: Any) -> int:

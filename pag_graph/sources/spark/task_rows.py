@@ -180,8 +180,8 @@ class TaskRows:
 
     def _column(self, name: str) -> pl.Series:
         """Return a column of all tasks, in the order of the log; a narrow one in the widest type of its parts."""
-        one_column = pl.concat((part.select(name) for part in self._parts), how="vertical_relaxed", rechunk=True)
-        self._parts = [part.drop(name) for part in self._parts]
+        one_column = pl.concat((frame.select(name) for frame in self._parts), how="vertical_relaxed", rechunk=True)
+        self._parts = [frame.drop(name) for frame in self._parts]
         return one_column[name] if name in _NARROW else one_column[name].cast(_TYPES[name])
 
     def table(self) -> pl.DataFrame:
