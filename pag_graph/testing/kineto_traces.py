@@ -30,7 +30,7 @@ Dialect = Literal["plain", "gzip", "array", "texts", "hex", "base", "old", "rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """A cause of lost time."""
+    """A cause of lost time that is planted in a job."""
 
     cause: Literal["late_rank", "slow_kernel", "slow_link", "slow_loader", "launch_bound", "sync_per_layer"]
     rank: int = 0
@@ -45,7 +45,7 @@ class Plant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A training job."""
+    """A training job: so many ranks, steps, and layers of its network, drawn with a seed."""
 
     seed: int = 0
     ranks: int = 2

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolledRow:
-    """One row of a worker's log, and what the definitions ask of it."""
+    """One row of a worker's log, and what the definitions ask of it; times are nanoseconds."""
 
     t: int
     kind: str

@@ -62,7 +62,7 @@ class QueueRun:
 
 
 class Truth(NamedTuple):
-    """What happened."""
+    """What happened; times are nanoseconds from the begin of the run."""
 
     request_ns: int
     birth_ns: int

@@ -24,7 +24,7 @@ _KINDS = ("internal", "server", "client", "producer", "consumer")
 
 
 class Section(NamedTuple):
-    """A part of a true path, on the true clock."""
+    """A part of a true path, in nanoseconds on the true clock."""
 
     span: str
     start: int

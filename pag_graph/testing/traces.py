@@ -65,7 +65,7 @@ _OPERATORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One row of `TRACE_EVENTS`, but for columns that no test needs."""
+    """One row of `TRACE_EVENTS`, but for columns that no test needs; `model/tables.py` says what each column means."""
 
     worker: int
     seq: int

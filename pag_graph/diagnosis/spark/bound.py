@@ -29,7 +29,7 @@ _WAITING = "waiting for something outside of the JVM (storage, network, Python, 
 
 
 class Bound(NamedTuple):
-    """Where most of the time went."""
+    """Where most of the time went, in nanoseconds of the critical path."""
 
     where: str
     """The stage, or the driver."""

@@ -44,7 +44,7 @@ __all__ = [
 
 
 class CorePrediction(NamedTuple):
-    """When the application ends with a number of cores."""
+    """When the application ends with a number of cores, in nanoseconds from its start."""
 
     cores: int
     predicted_ns: int

@@ -35,7 +35,7 @@ _PARTS = {"processing": "work", "input_wait": "fetch_wait", "io": "write", "gc":
 
 
 class RowKey(NamedTuple):
-    """What a row is about."""
+    """What a row is about: a node of a query's plan, or time that is of none."""
 
     query: int | None
     node: int | None

@@ -49,7 +49,7 @@ class WhatIf(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """An instant that is known as an interval only."""
+    """An instant that is known as an interval only, in nanoseconds from the application's start."""
 
     low: int
     high: int

@@ -74,7 +74,7 @@ class RankSkew:
 
 @dataclass(slots=True)
 class Stalls:
-    """Rest of a rank's streams until a launch came."""
+    """Rest of a rank's streams until a launch came, in nanoseconds."""
 
     rank: int
     syncs: int = 0

@@ -44,7 +44,7 @@ _ELEMENT_BYTES: Final = {
 
 
 class Part(NamedTuple):
-    """A rank's kernel of a collective."""
+    """A rank's kernel of a collective; `row` is of its log, times are nanoseconds."""
 
     rank: int
     row: int
@@ -276,7 +276,7 @@ def _ranks_of(facts: Mapping[str, Any], log: RankLog, rank: int, name: str) -> t
 
 
 class ClockEstimate(NamedTuple):
-    """How a clock is to be moved."""
+    """How a clock is to be moved: nanoseconds to add to its times."""
 
     offset: int
     uncertainty: int

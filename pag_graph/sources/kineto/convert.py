@@ -43,7 +43,7 @@ _MOST_MISSING = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """Ranks, and what is written of them."""
+    """Ranks on one clock, and what is written of them: small tables, spans and messages."""
 
     ranks: list[Rank]
     spans: Spans

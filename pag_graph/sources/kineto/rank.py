@@ -27,7 +27,7 @@ CLOCK_SLOP_NS: Final = 1_000
 
 @dataclass(slots=True)
 class Activity:
-    """A kernel, a copy or a fill on a stream."""
+    """A kernel, a copy or a fill on a stream; times are nanoseconds."""
 
     row: int
     """In the rank's log."""
@@ -50,7 +50,7 @@ class Activity:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """A stream of a device."""
+    """A stream of a device, and the worker that it is in the graph."""
 
     device: int
     number: int
@@ -97,7 +97,7 @@ class Calls:
 
 @dataclass(slots=True)
 class Rank:
-    """A rank with its workers."""
+    """A rank with its workers: first those of its threads, then those of its streams; times are nanoseconds."""
 
     log: RankLog
     number: int

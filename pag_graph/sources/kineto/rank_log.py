@@ -58,7 +58,10 @@ _MOST_RANKS: Final = 1 << 17
 
 @dataclass(slots=True, kw_only=True)
 class RankLog:
-    """What one file says, in columns of a row per event."""
+    """What one file says, in columns of a row per event.
+
+    `name` and `thread` are places in `names` and `threads`, `kind` is a class such as `KERNEL`.
+    """
 
     file: Path
     rank: int

@@ -39,7 +39,7 @@ _SPAN_COLUMNS: Final = ("worker", "start", "end", "type", "operator", "inferred"
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """When a worker saw an epoch end."""
+    """When a worker saw an epoch end, in nanoseconds."""
 
     worker: int
     t: int
@@ -48,7 +48,7 @@ class EpochEnd:
 
 @dataclass(slots=True)
 class Spans:
-    """Spans and messages, all times on one clock."""
+    """Spans and messages, all times nanoseconds on one clock."""
 
     span_rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     span_tables: list[I64] = field(default_factory=list)

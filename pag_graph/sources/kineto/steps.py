@@ -22,7 +22,7 @@ __all__ = ["Steps", "complete_steps", "find_steps"]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Ends of steps."""
+    """Ends of steps; times are nanoseconds."""
 
     first: int
     """The epoch before the first step."""

@@ -60,7 +60,11 @@ class ThreadFindings:
 
 @dataclass(slots=True)
 class Intervals:
-    """What a rank's threads did, each activity inside another one or beside it, by thread and begin."""
+    """What a rank's threads did, each activity inside another one or beside it, by thread and begin.
+
+    One element per activity: its row in the log, its worker, begin and end in nanoseconds, and the place of the
+    activity around it, -1 for none.
+    """
 
     row: I64
     worker: I64

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Threads(NamedTuple):
-    """What some spans say of threads."""
+    """What some spans say of threads; times are nanoseconds since 1970."""
 
     mixed: NDArray[np.int64]
     """Those of which two spans overlap although neither is above the other."""

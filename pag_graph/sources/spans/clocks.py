@@ -25,7 +25,7 @@ _BUCKET_NS = 600 * 1_000_000_000
 
 
 class Columns(NamedTuple):
-    """Spans as recorded."""
+    """Spans as recorded, one element each: times in nanoseconds since 1970, place of the parent or -1."""
 
     start: NDArray[np.int64]
     end: NDArray[np.int64]
@@ -47,7 +47,7 @@ class Calls(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """How clocks differ, by pair and ten minutes."""
+    """How clocks differ, by pair and ten minutes; offsets and what they may be wrong by are nanoseconds."""
 
     pairs: NDArray[np.int64]
     """Pairs x ten minutes, ascending, a row each."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Spans without repeats, and who is whose parent; one element per span."""
+    """Spans without repeats, and who is whose parent; one element per span, of which others are told by their index."""
 
     row: I64
     """Row of the table."""

@@ -56,7 +56,7 @@ _MOST_NS = 1 << 62
 class Requests:
     """Requests and their spans, in order: requests by start, spans by start, the longest first.
 
-    Columns with one element per span, and `first` and `orphan` with one per request.
+    Columns with one element per span, and `first` and `orphan` with one per request. Times are nanoseconds since 1970.
     """
 
     table: SpanTable

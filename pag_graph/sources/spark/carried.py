@@ -13,7 +13,7 @@ __all__ = ["Carried"]
 
 @dataclass(slots=True, kw_only=True)
 class Carried:
-    """Numbers that go on from portion to portion; as JSON can hold them."""
+    """Numbers that go on from portion to portion, as JSON can hold them: how many there are so far of each."""
 
     origin_ms: int | None = None
     """When the application began, in milliseconds since 1970; None before the first portion."""

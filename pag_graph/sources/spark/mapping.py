@@ -41,7 +41,7 @@ _PART = 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """A trace that is ready to be written."""
+    """A trace that is ready to be written: its small tables, and what its events are made of."""
 
     schedule: Schedule
     meta: TraceMeta

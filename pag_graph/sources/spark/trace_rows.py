@@ -68,7 +68,7 @@ def of_activity(activity: ActivityType) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """When each worker begins and ends; the run's end for those that never end."""
+    """When each worker begins and ends, in nanoseconds; the run's end for those that never end."""
 
     birth: I64
     end: I64

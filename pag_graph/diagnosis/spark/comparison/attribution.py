@@ -62,7 +62,7 @@ class Part(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """What a difference goes back to."""
+    """What a difference goes back to, and how many replays that took."""
 
     parts: list[Part]
     """The five of `FACTORS`, largest first, then ``plan`` and ``residual``; they add up to the difference. Empty where
