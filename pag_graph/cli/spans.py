@@ -186,7 +186,7 @@ def _heat(span_answer: SpanAnswer) -> dict[str, str]:
 def _call_paths(span_answer: SpanAnswer, top: int) -> list[dict[str, Any]]:
     """Return the call paths that paths spend most time in, and those above them, from the roots down."""
     rows = span_answer.call_paths
-    latency = max(1, sum(row["path_ns"] for row in rows))
+    latency = max(1, sum(call_path["path_ns"] for call_path in rows))
     chosen: set[int] = set()
     for place in sorted(range(len(rows)), key=lambda place: -rows[place]["path_ns"])[:top]:
         above = place
@@ -223,5 +223,5 @@ def _print_changes(span_answer: SpanAnswer, top: int) -> None:
     for name, title in (("all", "all requests"), ("slowest", "the slowest 1 %")):
         change = span_answer.changes[name]
         _say(f"\nAgainst the other set, {title}: {duration(change['mean_change_ns'])} in the mean, of which")
-        rows = [row for row in change["operations"] if row["mean_change_ns"]][:top]
+        rows = [operation for operation in change["operations"] if operation["mean_change_ns"]][:top]
         print_rows(_readable(rows), ["operation", "before_mean", "after_mean", "mean_change"])

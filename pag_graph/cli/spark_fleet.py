@@ -51,37 +51,39 @@ def say_fleet(folders: Sequence[Path], file: Path, *, top: int, form: Format) ->
 
 
 def _print(fleet: Fleet, file: Path, top: int) -> None:
-    bad = fleet.unread
+    unread = fleet.unread
     log_count = fleet.rows.height
     stdout().print(f"{log_count} logs, {fleet.read} of them read now, the others known from {file}.", markup=False)
     programs = fleet.programs().head(top).to_dicts()
-    print_rows([_hours(row) for row in programs], list(_hours({})), "Programs that leave most time of cores unused")
+    print_rows(
+        [_hours(program) for program in programs], list(_hours({})), "Programs that leave most time of cores unused"
+    )
     repeated = [
         {
-            "program": row["program"],
-            "cause": row["cause"],
-            "runs": f"{row['runs']} of {row['of']}",
-            "saved": _time(row["saved_ns"]),
+            "program": cause_row["program"],
+            "cause": cause_row["cause"],
+            "runs": f"{cause_row['runs']} of {cause_row['of']}",
+            "saved": _time(cause_row["saved_ns"]),
         }
-        for row in fleet.repeated().head(top).to_dicts()
+        for cause_row in fleet.repeated().head(top).to_dicts()
     ]
     if repeated:
         print_rows(
             repeated, ["program", "cause", "runs", "saved"], "Causes, with what all runs would have saved at most"
         )
-    tell_left_out([f"{row['path']}: {row['error']}" for row in bad.to_dicts()])
+    tell_left_out([f"{log_row['path']}: {log_row['error']}" for log_row in unread.to_dicts()])
 
 
-def _hours(row: dict[str, Any]) -> dict[str, Any]:
+def _hours(program: dict[str, Any]) -> dict[str, Any]:
     """Return a program's row for people; the names of the columns for an empty one."""
-    trend = row.get("trend_ns_per_day")
+    trend = program.get("trend_ns_per_day")
     return {
-        "program": row.get("program", ""),
-        "runs": row.get("runs", 0),
-        "median": _time(row.get("median_ns") or 0),
-        "core-hours": f"{row.get('busy_ns', 0) / _NS_PER_HOUR:,.2f}",
-        "wasted": f"{row.get('wasted_ns', 0) / _NS_PER_HOUR:,.2f}",
-        "idle": f"{row.get('idle_ns', 0) / _NS_PER_HOUR:,.2f}",
+        "program": program.get("program", ""),
+        "runs": program.get("runs", 0),
+        "median": _time(program.get("median_ns") or 0),
+        "core-hours": f"{program.get('busy_ns', 0) / _NS_PER_HOUR:,.2f}",
+        "wasted": f"{program.get('wasted_ns', 0) / _NS_PER_HOUR:,.2f}",
+        "idle": f"{program.get('idle_ns', 0) / _NS_PER_HOUR:,.2f}",
         "per day": "" if trend is None else f"{trend / 1e9:+,.2f} s",
     }
 

@@ -173,7 +173,7 @@ def _answered(requests: RequestParts, request: str | None) -> SpanAnswer:
         operations=by_operation(sums),
         latencies=by_latency(sums),
         call_paths=by_call_path(sums),
-        findings=[row for table in requests.findings() for row in _told(table.to_pylist())],
+        findings=[finding for table in requests.findings() for finding in _told(table.to_pylist())],
     )
 
 
@@ -205,7 +205,7 @@ def _shown(requests: RequestParts, sums: Sums, chosen: Sequence[tuple[str, int]]
 
 def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = ("finding", "severity", "file", "observed", "limit", "unit", "action")
-    return [{name: row[name] for name in names if row[name] is not None} for row in rows]
+    return [{name: finding[name] for name in names if finding[name] is not None} for finding in rows]
 
 
 def _trace_code(requests: RequestParts, trace: str) -> int:

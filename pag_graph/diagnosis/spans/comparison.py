@@ -37,18 +37,18 @@ def compared(parts: Iterable[SpanTable], policy: str) -> dict[str, Any]:
         spans, form = spans + table.rows, table.format
         labels = labels or [operation.label for operation in table.operations]
         for trace in each_trace(table):
-            row, of_trace = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
+            trace_row, of_trace = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
             for operation, path_ns in of_trace.items():
                 sums[operation] = sums.get(operation, 0) + path_ns
-            rows.append({"trace": table.traces[trace.trace], **row})
+            rows.append({"trace": table.traces[trace.trace], **trace_row})
     operations = [{"operation": labels[code], "path_ns": path_ns} for code, path_ns in sorted(sums.items())]
     return {
         "format": form,
         "policy": policy,
         "spans": spans,
-        "empty": sum(bool(row["empty"]) for row in rows),
+        "empty": sum(bool(trace_row["empty"]) for trace_row in rows),
         "operations": sorted(operations, key=lambda row: (-row["path_ns"], row["operation"])),
-        "traces": sorted(rows, key=lambda row: row["trace"]),
+        "traces": sorted(rows, key=lambda trace_row: trace_row["trace"]),
     }
 
 
@@ -71,11 +71,11 @@ def _by_crisp(trace: OneTrace, table: SpanTable) -> tuple[dict[str, Any], dict[i
         return {"empty": 1}, {}
     tick = table.tick_ns
     saved = crisp_result.saved_on_path
-    row = {
+    trace_row = {
         "empty": 0,
         "path": [trace.ids[span] for span in crisp_result.path],
         "work_ns": crisp_result.total_work * tick,
         "saved_on_work_ns": crisp_result.saved_on_work * tick,
         "saved_on_path_ns": None if saved is None else saved * tick,
     }
-    return row, {operation: own_time * tick for operation, own_time in crisp_result.exclusive.items()}
+    return trace_row, {operation: own_time * tick for operation, own_time in crisp_result.exclusive.items()}

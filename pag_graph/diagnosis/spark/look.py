@@ -289,8 +289,8 @@ class Look:
         self.base = self.ends()
         self.warm = settled(schedule)
         self.spans = {
-            (s, a): end - start
-            for s, a, start, end in stages.select("stage", "stage_attempt", "start_ns", "end_ns").iter_rows()
+            (stage, attempt): end - start
+            for stage, attempt, start, end in stages.select("stage", "stage_attempt", "start_ns", "end_ns").iter_rows()
         }
 
     @cached_property

@@ -118,7 +118,11 @@ def _stages(look: Look, lost: _Lost) -> Cause | None:
         return None
     saved = look.saved(skip=frozenset({*lost.fetching, *lost.retried}))
     stages = sorted(
-        {(int(s), int(a)) for s, a in look.tasks.select("stage", "stage_attempt").unique().iter_rows() if a > 0}
+        {
+            (int(stage_number), int(attempt))
+            for stage_number, attempt in look.tasks.select("stage", "stage_attempt").unique().iter_rows()
+            if attempt > 0
+        }
     )
     numbers = sorted({stage for stage, _ in stages})
     first_stage = look.stage_name(*stages[0]) if stages else "A stage"
@@ -137,7 +141,7 @@ def _attempts(look: Look, lost: _Lost) -> Cause | None:
     saved = look.saved(skip=frozenset(lost.failing))
     failed_attempts = look.tasks.filter(pl.col("number").is_in(lost.failing))
     wasted = int(failed_attempts["held"].sum())
-    stages = sorted({int(s) for s in failed_attempts["stage"].to_list()})
+    stages = sorted({int(stage) for stage in failed_attempts["stage"].to_list()})
     further = f" and {len(stages) - 1} more" if len(stages) > 1 else ""
     text = (
         f"{look.stage_name(stages[0])}{further}: {len(lost.failing)} task attempts failed"

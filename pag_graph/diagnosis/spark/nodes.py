@@ -203,14 +203,14 @@ def _stages(mapped: Mapped) -> tuple[dict[StageKey, _Stage], dict[NodeKey, int |
     }
     columns = ("stage", "stage_attempt", "execution", "node", "name", "accumulator", "metric", "kind", "value")
     if log.stage_metrics.height and log.nodes.height:
-        for stage, attempt, execution, node, name, accumulator, metric, kind, value in (
+        for stage, attempt, execution, node, name, accumulator, metric, kind, added in (
             node_metrics(schedule).select(columns).iter_rows()
         ):
             stage_metrics = stages.setdefault((stage, attempt), _Stage(execution))
             stage_metrics.names[execution, node] = name
             if kind in UNITS and TIMERS.get(metric) in {Meaning.EXCLUSIVE, Meaning.INCLUSIVE}:
                 stage_metrics.metrics[accumulator] = ((execution, node), metric, UNITS[kind])
-                stage_metrics.totals[accumulator] = value
+                stage_metrics.totals[accumulator] = added
     for stage, attempt in schedule.tasks.select("stage", "stage_attempt").unique().iter_rows():
         stages.setdefault((stage, attempt), _Stage(None))
     return stages, parents

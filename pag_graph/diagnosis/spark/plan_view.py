@@ -111,24 +111,24 @@ class PlanView:
                 plan_node.parent = above
                 above.children.append(plan_node)
         driven = metrics_once(log).select("execution", "node", "metric", "kind", "driver_value")
-        for execution, node, metric, kind, value in driven.iter_rows():
-            if value is not None:
+        for execution, node, metric, kind, driver_value in driven.iter_rows():
+            if driver_value is not None:
                 driver = self._nodes[execution, node].driver
-                driver[metric] = driver.get(metric, 0) + value * UNITS.get(kind, 1)
+                driver[metric] = driver.get(metric, 0) + driver_value * UNITS.get(kind, 1)
         self._count(schedule)
 
     def _count(self, schedule: Schedule) -> None:
         metrics = node_metrics(schedule).select(
             "stage", "stage_attempt", "execution", "node", "metric", "kind", "value", "updates"
         )
-        for stage, attempt, execution, node, metric, kind, value, updates in metrics.iter_rows():
+        for stage, attempt, execution, node, metric, kind, added, updates in metrics.iter_rows():
             plan_node = self._nodes[execution, node]
             if kind not in _COUNTED:
                 continue
             key = (int(stage), int(attempt))
             by_stage = plan_node.counted.setdefault(metric, {})
-            by_stage[key] = by_stage.get(key, 0) + max(value, 0) * UNITS.get(kind, 1)
-            if updates or (updates is None and value):
+            by_stage[key] = by_stage.get(key, 0) + max(added, 0) * UNITS.get(kind, 1)
+            if updates or (updates is None and added):
                 plan_node.updates[key] = max(plan_node.updates.get(key, 0), updates or 1)
 
     def __iter__(self) -> Iterator[PlanNode]:

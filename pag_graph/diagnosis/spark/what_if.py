@@ -125,8 +125,8 @@ def with_other_cores(
         end: Estimate | Bounds = diagnosis.estimate(prediction.predicted_ns)
         if not prediction.recorded and not crowding_known.tells(prediction.cores):
             low, high = (by_cores[prediction.cores].predicted_ns for by_cores in sides)
-            off = max(int(_REPLAY_ERROR * (low - first_job_ns)), abs(diagnosis.simulated_ns - diagnosis.span_ns))
-            end = Bounds(max(0, low - off), high + off)
+            error_ns = max(int(_REPLAY_ERROR * (low - first_job_ns)), abs(diagnosis.simulated_ns - diagnosis.span_ns))
+            end = Bounds(max(0, low - error_ns), high + error_ns)
         predictions.append(WithCores(prediction.cores, end, prediction.recorded, not prediction.recorded or always))
     return predictions
 

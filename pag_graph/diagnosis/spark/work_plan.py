@@ -171,7 +171,7 @@ def _between(tasks: pl.DataFrame) -> dict[tuple[int, int], int]:
         .group_by("stage", "stage_attempt")
         .agg(pl.col("gap").median())
     )
-    return {(int(s), int(a)): int(gap) for s, a, gap in following.iter_rows()}
+    return {(int(stage), int(attempt)): int(gap) for stage, attempt, gap in following.iter_rows()}
 
 
 def _job_preds(schedule: Schedule) -> dict[int, tuple[tuple[int, ...], int, int]]:

@@ -248,7 +248,7 @@ def _read_json(file: Path, name: str, head: bytes, pieces: Iterator[bytes], rows
 def _read_lines(
     file: Path, name: str, lines: Iterator[bytes], rows: SpanRows, document_error: Exception | None = None
 ) -> int:
-    damaged = good = 0
+    damaged = record_count = 0
     for line in lines:
         if not line.strip():
             continue
@@ -259,9 +259,9 @@ def _read_lines(
         # Of a damaged document a line may be JSON by itself, and then is no record.
         if document_error is not None and not FORMS[name].is_record(record):
             continue
-        good += 1
+        record_count += 1
         _take(file, name, record, rows)
-    if not good and document_error is not None:
+    if not record_count and document_error is not None:
         raise TraceFormatError(*unreadable(file, "JSON", document_error)) from document_error
     return damaged
 

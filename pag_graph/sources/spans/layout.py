@@ -162,13 +162,13 @@ def lay_end_to_end(measures: Sequence[Measures]) -> Layout:
     lanes = stays.select("process", "lane").unique().sort("process", "lane").with_row_index("worker")
     check_size(rows.height, lanes.height)
     move = base - low
-    on = ["process", "lane"]
-    by_worker = stays.join(lanes, on=on).with_columns(pl.col("end") + pl.Series(move).gather(stays["request"]))
+    lane_key = ["process", "lane"]
+    by_worker = stays.join(lanes, on=lane_key).with_columns(pl.col("end") + pl.Series(move).gather(stays["request"]))
     return Layout(
         move=move,
         begin=rows["begin"].to_numpy() + move,
         end=rows["end"].to_numpy() + move,
-        worker=rows.join(lanes, on=on, maintain_order="left")["worker"].to_numpy().astype(np.int64),
+        worker=rows.join(lanes, on=lane_key, maintain_order="left")["worker"].to_numpy().astype(np.int64),
         spans=np.append(0, np.cumsum(rows["size"].to_numpy())),
         lanes=lanes.select("process", "lane").rows(),
         stays=by_worker.select("worker", "request", "called", "below", "end").sort("worker", "request"),

@@ -226,10 +226,10 @@ def _fitted(
     order = np.argsort(kin.depth, kind="stable")
     times, outside = fit(Times(recorded.start, recorded.end), kin.parent, order, shift, np.where(loose, -1, tolerance))
     far = (outside > tolerance) & ~loose
-    near = (outside > 0) & ~far & ~loose
+    is_near = (outside > 0) & ~far & ~loose
     odd = {
         name: Odd(int(chosen.sum()), int(outside[chosen].max()), int(tolerance[chosen].max()))
-        for name, chosen in ((oddities.FAR, far), (oddities.NEAR, near))
+        for name, chosen in ((oddities.FAR, far), (oddities.NEAR, is_near))
         if chosen.any()
     }
     return times, ~loose & ~far, odd

@@ -45,14 +45,14 @@ class Accumulators:
             self._counts[stage, attempt] = {}
         counts = self._counts[stage, attempt]
         try:
-            for item in items:
+            for accumulable in items:
                 # Adaptive execution can tell of a plan only after its first stages ran.
-                if item.get("Metadata") == "sql" or item.get("ID") in self.wanted:
-                    number, update = item["ID"], item.get("Update")
+                if accumulable.get("Metadata") == "sql" or accumulable.get("ID") in self.wanted:
+                    number, update = accumulable["ID"], accumulable.get("Update")
                     if update is not None:
-                        value = int(update)
-                        sums[number] = sums.get(number, 0) + value
-                        if value:
+                        added = int(update)
+                        sums[number] = sums.get(number, 0) + added
+                        if added:
                             counts[number] = counts.get(number, 0) + 1
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             self.odd_values += 1
@@ -68,9 +68,9 @@ class Accumulators:
             ``Accumulables`` of its description, as the event has them.
         """
         try:
-            for item in items:
-                if isinstance(item.get("Value"), int | str) and type(item["ID"]) is int:
-                    self._totals[stage, attempt, item["ID"]] = int(item["Value"])
+            for accumulable in items:
+                if isinstance(accumulable.get("Value"), int | str) and type(accumulable["ID"]) is int:
+                    self._totals[stage, attempt, accumulable["ID"]] = int(accumulable["Value"])
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             # Accumulators of the program can hold anything, and are none of a plan node.
             return
@@ -81,11 +81,11 @@ class Accumulators:
         ``value`` is the sum of the updates, and ``updates`` how many tasks changed it; where no task states any, they
         are the total and null.
         """
-        sums = {(*key, number): value for key, stage_sums in self._sums.items() for number, value in stage_sums.items()}
-        for (stage, attempt, number), value in (sums or self._totals).items():
+        sums = {(*key, number): added for key, stage_sums in self._sums.items() for number, added in stage_sums.items()}
+        for (stage, attempt, number), added in (sums or self._totals).items():
             if number not in self.wanted:
                 continue
-            bounded = max(-LARGEST, min(value, LARGEST))
+            bounded = max(-LARGEST, min(added, LARGEST))
             updates = self._counts[stage, attempt].get(number, 0) if sums else None
             metric = {"stage": stage, "stage_attempt": attempt, "accumulator": number, "value": bounded}
             yield metric | {"updates": updates}

@@ -194,9 +194,11 @@ class _Making:
             ("target", 15, "read", EventKind.RECEIVE, "source_core"),
         ):
             bounds = self.message_bounds[end]
-            near = np.sort(self.message_orders[end][bounds[first_core] : bounds[last_core + 1]])
-            mine = self.messages[near].join(sides, left_on=end, right_on="number", how="inner", maintain_order="left")
-            yield mine.select(
+            message_rows = np.sort(self.message_orders[end][bounds[first_core] : bounds[last_core + 1]])
+            own_messages = self.messages[message_rows].join(
+                sides, left_on=end, right_on="number", how="inner", maintain_order="left"
+            )
+            yield own_messages.select(
                 worker="worker",
                 key=pl.col("i") * 64 + key,
                 t_ns=t,

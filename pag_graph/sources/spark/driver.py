@@ -338,7 +338,7 @@ class _Busy:
 
     def cuts(self, start: int, end: int, before: int | None, after: int | None) -> list[tuple[int, int, int]]:
         """Return from when on the driver works for which operator between two instants."""
-        near = [
+        executions_of_jobs = [
             execution
             for j in (after, before)
             if j is not None and (execution := self._jobs[j].execution) in self._spans
@@ -347,13 +347,19 @@ class _Busy:
         low = int(np.searchsorted(self._reach[:high], start, side="left"))
         active = [self._order[i] for i in range(low, high) if self._ends[i] >= start]
         times = sorted(
-            {t for execution in [*near, *active] for t in self._spans[execution] if start < t < end} | {start}
+            {t for execution in [*executions_of_jobs, *active] for t in self._spans[execution] if start < t < end}
+            | {start}
         )
         stretches: list[tuple[int, int, int]] = []
         for t in times:
             operator = APPLICATION
             chosen = next(
-                (execution for execution in near if self._spans[execution][0] <= t < self._spans[execution][1]), None
+                (
+                    execution
+                    for execution in executions_of_jobs
+                    if self._spans[execution][0] <= t < self._spans[execution][1]
+                ),
+                None,
             )
             if chosen is None:
                 chosen = max(

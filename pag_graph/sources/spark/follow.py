@@ -81,7 +81,7 @@ def trace_meta(reader: PortionReader, portions: Portions, *, complete: bool) -> 
     """
     facts = [("app", reader.app_id), ("start", str(portions.origin_ms)), ("epochs", reader.units.unit)]
     return TraceMeta(
-        trace_id=fingerprint([(name, value.encode()) for name, value in facts]),
+        trace_id=fingerprint([(name, fact.encode()) for name, fact in facts]),
         source=TraceSource(system="spark", version=reader.version, format=FORMAT),
         workers=portions.workers.num_rows,
         complete=complete,

@@ -130,10 +130,12 @@ class OpenUnits:
     def _progress(self, event: dict[str, Any]) -> None:
         progress = event["progress"]
         batch = integer(progress["batchId"])
-        row = progress_row(event, Texts())
+        progress_facts = progress_row(event, Texts())
         # A stream without anything new reports as well.
-        if batch is not None and row["input_rows"]:
-            self.times.add(str(progress["id"]), Ended(batch, row["trigger_ms"] or 0, row["state_rows"]))
+        if batch is not None and progress_facts["input_rows"]:
+            self.times.add(
+                str(progress["id"]), Ended(batch, progress_facts["trigger_ms"] or 0, progress_facts["state_rows"])
+            )
         self._end_batches(str(progress["id"]), LARGEST if batch is None else batch)
 
     def _terminated(self, event: dict[str, Any]) -> None:

@@ -146,9 +146,9 @@ def name_operators(schedule: Schedule) -> Operators:
 
     executions: dict[int, int] = {}
     texts: dict[int, str] = {}
-    for row in log.executions.iter_rows(named=True):
-        number = row["execution"]
-        texts[number] = _short(row["name"])
+    for log_row in log.executions.iter_rows(named=True):
+        number = log_row["execution"]
+        texts[number] = _short(log_row["name"])
         executions[number] = add(f"0.{number}", f"query {number}: {texts[number]}".rstrip(": "))
     # Of a portion nobody knows how many executions follow.
     free = _FREE if log.portion else max(executions, default=-1) + 1
@@ -161,15 +161,15 @@ def name_operators(schedule: Schedule) -> Operators:
             address = f"0.{free + (_FREE if log.portion else len(schedule.jobs)) - job.job}"
         jobs.append(add(address, label))
     nodes = stage_nodes(schedule)
-    facts = {(row["stage"], row["stage_attempt"]): row for row in log.stages.iter_rows(named=True)}
-    call_sites = {row["name"] for row in facts.values()}
+    facts = {(log_row["stage"], log_row["stage_attempt"]): log_row for log_row in log.stages.iter_rows(named=True)}
+    call_sites = {log_row["name"] for log_row in facts.values()}
     stages: dict[tuple[int, int], int] = {}
     for (stage, attempt), job_index in sorted(schedule.stage_jobs.items()):
         job = schedule.jobs[job_index]
-        row = facts.get((stage, attempt), {})
-        steps = nodes.get(stage) or (row.get("scopes") or [] if job.execution is not None else [])
+        log_row = facts.get((stage, attempt), {})
+        steps = nodes.get(stage) or (log_row.get("scopes") or [] if job.execution is not None else [])
         steps = [step for step in steps if not step.startswith("WholeStageCodegen")] or list(steps)
-        doing = _short(row.get("name") or "")
+        doing = _short(log_row.get("name") or "")
         if job.execution is not None and steps:
             step_names = ", ".join(steps[:_SHOWN]) + (", ..." if len(steps) > _SHOWN else "")
             doing = f"{step_names} of query {job.execution}"

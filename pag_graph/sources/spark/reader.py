@@ -341,11 +341,11 @@ class Reading:
         completed = self._time(event.get("Completion Time"))
         if job is None:
             job = self.jobs[number] = {}
-        result = event.get("Job Result") or {}
+        job_result = event.get("Job Result") or {}
         job["completed_ms"] = completed
-        if isinstance(exception := result.get("Exception"), dict):
+        if isinstance(exception := job_result.get("Exception"), dict):
             job["failure"] = self.texts.failure(exception.get("Message"))
-        job["result"] = None if result.get("Result") is None else self.texts.class_name(result["Result"])
+        job["result"] = None if job_result.get("Result") is None else self.texts.class_name(job_result["Result"])
 
     def _log_start(self, event: dict[str, Any]) -> None:
         self.log.version = self.texts.version(event.get("Spark Version"))
@@ -432,9 +432,9 @@ class Reading:
             execution["ended_ms"] = ended_ms
 
     def _driver_metrics(self, event: dict[str, Any]) -> None:
-        for number, value in event.get("accumUpdates") or ():
-            if type(number) is int and type(value) is int and abs(value) <= LARGEST:
-                self.driver_metrics[number] = value
+        for number, added in event.get("accumUpdates") or ():
+            if type(number) is int and type(added) is int and abs(added) <= LARGEST:
+                self.driver_metrics[number] = added
 
     def _stage_memory(self, event: dict[str, Any]) -> None:
         self.memory.add(event["Executor ID"], event["Executor Metrics"])

@@ -56,10 +56,10 @@ def lost_events(stages: pl.DataFrame, tasks: pl.DataFrame) -> list[LogFinding]:
     stages, tasks
         Of a log, as read.
     """
-    good = (pl.col("flags") & (ENDED | FAILED | KILLED)) == ENDED
+    succeeded = (pl.col("flags") & (ENDED | FAILED | KILLED)) == ENDED
     keys = ("stage", "stage_attempt")
     task_ends = (
-        tasks.filter(good)
+        tasks.filter(succeeded)
         .select(pl.col(*keys).cast(pl.Int64), "index")
         .group_by(*keys)
         .agg(pl.col("index").n_unique().cast(pl.Int64).alias("ends"))

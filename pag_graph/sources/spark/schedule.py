@@ -288,13 +288,13 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
         .agg(pl.col("launch_ms").min(), pl.col("finish_ms").max(), pl.col("launch_ms").max().alias("latest"))
         .iter_rows()
     }
-    rows = {row["job"]: row for row in log.jobs.iter_rows(named=True)}
+    rows = {log_row["job"]: log_row for log_row in log.jobs.iter_rows(named=True)}
     listing: dict[int, list[int]] = {}
     for job, stage in log.job_stages.select("job", "stage").iter_rows():
         listing.setdefault(stage, []).append(job)
     submitted = {
-        (row["stage"], row["stage_attempt"]): (row["submitted_ms"], row["completed_ms"])
-        for row in log.stages.iter_rows(named=True)
+        (log_row["stage"], log_row["stage_attempt"]): (log_row["submitted_ms"], log_row["completed_ms"])
+        for log_row in log.stages.iter_rows(named=True)
     }
     chosen: dict[tuple[int, int], int] = {}
     extent: dict[int, list[int]] = {}

@@ -76,11 +76,11 @@ def followed(new: SparkAnswer, base: SparkAnswer) -> list[Followed]:
     return rows
 
 
-def _reaches(value: str | None, proposed: str, before: str | None) -> bool:
+def _reaches(setting_now: str | None, proposed: str, before: str | None) -> bool:
     """Return whether a value is what was proposed, or lies beyond it as seen from what it was."""
-    if value == proposed:
+    if setting_now == proposed:
         return True
-    numbers = [_number(text) for text in (before, proposed, value)]
+    numbers = [_number(text) for text in (before, proposed, setting_now)]
     if any(number is None for number in numbers):
         return False
     number_before, number_proposed, number_now = (number or 0 for number in numbers)
