@@ -1,4 +1,7 @@
-"""Sums over requests: by operation, by call path, by class of latency, and what differs between two sets."""
+"""Sums over requests: by operation, by call path, by class of latency, and what differs between two sets.
+
+Definitions stand in `docs/spans.md`, "Sums".
+"""
 
 from __future__ import annotations
 

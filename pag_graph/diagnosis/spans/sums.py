@@ -1,4 +1,7 @@
-"""What stays of requests when their spans go: latencies, paths by operation, own times and call paths."""
+"""What stays of requests when their spans go: latencies, paths by operation, own times and call paths.
+
+Definitions stand in `docs/spans.md`, "Sums".
+"""
 
 from __future__ import annotations
 

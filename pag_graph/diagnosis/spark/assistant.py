@@ -1,6 +1,8 @@
 """What a program that talks to people may ask of a folder of event logs: short answers, and nothing is changed.
 
 `pag mcp` offers these as tools of the Model Context Protocol.
+
+Definitions stand in `docs/spark.md`, "For assistants".
 """
 
 from __future__ import annotations

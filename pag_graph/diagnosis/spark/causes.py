@@ -58,6 +58,8 @@ _DETECTORS = (
     *(python_code, joins, small_files, reuse),
     *(streams, locality_wait, driver_gc, cloud_wait, table_formats),
 )
+"""Each takes a `Look`, and returns its causes, none where nothing stands out; `docs/spark.md` ("The answers") defines
+every cause, and `Thresholds` has its limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

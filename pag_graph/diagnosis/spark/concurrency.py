@@ -22,6 +22,8 @@ def concurrency(look: Look) -> list[Cause]:
 
     The jobs that overlap one of another query are replayed alone with all cores, the eight longest at most: a job
     cannot lose more than its own time.
+
+    Cause: ``concurrent_jobs``.
     """
     jobs = look.schedule.jobs
     together = _overlapping(look)

@@ -5,6 +5,8 @@ count, of stages that had a processor for half of their run time, without Python
 ``stolen / processor time = a + b * max(0, k - P) / P`` is fitted: `k` tasks at once on the host, `P` processors. That
 two tasks take twice as long on one processor is no loss (`b` is 1); what is beyond that is, and so is processor time
 that grows with the tasks at once.
+
+Definitions stand in `docs/spark.md`, "Shared processors".
 """
 
 from __future__ import annotations

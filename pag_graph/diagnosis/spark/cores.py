@@ -4,6 +4,8 @@ Recorded tasks are scheduled again (`list_schedule.py`) under the recorded depen
 each job, a job's stages after those that they read, retries after what failed. A free core takes the first task that
 is ready, jobs in the order of their numbers, as the FIFO scheduler of Spark does. Not modelled: contention for memory,
 disk and network, locality, fair pools, and sizes of partitions that would follow from another number of cores.
+
+Definitions stand in `docs/spark.md`, "Other numbers of cores".
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 It is known from the log itself, from a second log of the same program with another number of cores, or because a host
 has processors enough; otherwise there are bounds: nothing is shared, or run time is 1.46 times as long, the worst that
 was seen.
+
+Definitions stand in `docs/spark.md`, "Shared processors".
 """
 
 from __future__ import annotations

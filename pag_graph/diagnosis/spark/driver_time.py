@@ -52,6 +52,9 @@ def driver_time(look: Look) -> list[Cause]:
     Stretches without a job are divided in turn: commits of queries that write, frames and pauses of streams, planning
     between the stages of adaptive queries, launches of many small jobs, a shell in which nobody typed. What is left is
     unexplained.
+
+    Causes: ``collect_large``, ``listing``, ``output_commit``, ``stream_idle``, ``aqe_lag``, ``many_small_jobs``,
+    ``idle_shell``, ``driver_bound``.
     """
     gaps = driver_gaps(look.schedule)
     queries = executions_of(look.schedule)

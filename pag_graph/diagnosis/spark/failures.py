@@ -25,6 +25,8 @@ def failed_jobs(look: Look) -> list[Cause]:
 
     Jobs that were cancelled, or given up when the application stopped, followed from the first of them. Jobs that
     failed for the same reason are one cause: a program tries again. No instant counts twice.
+
+    Cause: ``failed_job``.
     """
     failed = sorted(
         (job for job in look.schedule.jobs if job.succeeded is False), key=lambda job: (job.end_ns, job.job)

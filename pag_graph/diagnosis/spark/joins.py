@@ -27,7 +27,10 @@ _THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 
 
 def joins(look: Look) -> list[Cause]:
-    """Find joins that shuffle a large side for a small one, and joins that make far more rows than they read."""
+    """Find joins that shuffle a large side for a small one, and joins that make far more rows than they read.
+
+    Causes: ``broadcast_missed``, ``exploding_join``.
+    """
     causes = [*(_broadcast_missed(look, node) for node in look.plans.named(*_SHUFFLED)), *_exploding(look)]
     return [cause for cause in causes if cause is not None]
 

@@ -1,4 +1,7 @@
-"""List scheduling: tasks given out to cores in the order of their readiness, under what each of them waits for."""
+"""List scheduling: tasks given out to cores in the order of their readiness, under what each of them waits for.
+
+Definitions stand in `docs/spark-cores.md`, "How it works".
+"""
 
 from __future__ import annotations
 

@@ -28,6 +28,8 @@ def losses(look: Look) -> list[Cause]:
     """Find executors, stages and tasks that were lost, and what it cost to do their work again: two causes at most.
 
     Where executors went, what stages did again is their doing.
+
+    Causes: ``lost_executor``, ``stage_retry``, ``task_retry``.
     """
     lost = _Lost.of(look)
     gone_executors = lost_executors(look)

@@ -3,6 +3,8 @@
 A task on the path divides by its own parts and its own timers, not by its stage's: waiting for shuffle blocks and
 shuffle writes go to the exchanges, garbage collection and overhead to rows of their own, work to what its nodes took by
 their timers (`timers.py`). The rest of the work is its stage's nodes' together, and is never spread over them.
+
+Definitions stand in `docs/spark.md`, "The answers".
 """
 
 from __future__ import annotations

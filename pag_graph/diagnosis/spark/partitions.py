@@ -23,7 +23,10 @@ _USUAL_SPLIT = 128 << 20
 
 
 def partitions(look: Look) -> list[Cause]:
-    """Find stages whose work is cut into too few or too many tasks."""
+    """Find stages whose work is cut into too few or too many tasks.
+
+    Causes: ``too_few_partitions``, ``single_window``, ``unsplittable_input``, ``tiny_tasks``.
+    """
     causes = []
     for stage in look.stages.iter_rows(named=True):
         available = max(1, cores_at(look.cores, (stage["start_ns"] + stage["end_ns"]) // 2))

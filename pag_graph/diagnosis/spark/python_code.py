@@ -29,6 +29,8 @@ def python_code(look: Look) -> list[Cause]:
     Where the log has Spark's timers (4.x), the time in which Python ran is a cause if it matters by itself; what can be
     saved at most is all that Python takes in these stages, its start included. In other logs it is the tasks' run time
     without processor time and measured waits: the JVM does nothing of its own while Python computes.
+
+    Cause: ``python_udf``.
     """
     nodes = [node for node in look.plans if PYTHON.fullmatch(node.name) and node.updates]
     if not nodes:

@@ -46,7 +46,10 @@ def collected(look: Look) -> Lost:
 
 
 def garbage(look: Look) -> list[Cause]:
-    """Find stages whose executors collected garbage for much of their run time."""
+    """Find stages whose executors collected garbage for much of their run time.
+
+    Cause: ``gc``.
+    """
     heavy, keys, tasks, time = collected(look)
     if not keys:
         return []
@@ -87,7 +90,10 @@ def spilled(look: Look) -> Lost:
 
 
 def spills(look: Look) -> list[Cause]:
-    """Find stages that spilled much of what they moved."""
+    """Find stages that spilled much of what they moved.
+
+    Cause: ``spill``.
+    """
     heavy, keys, tasks, time = spilled(look)
     if not keys:
         return []
@@ -111,7 +117,10 @@ def spills(look: Look) -> list[Cause]:
 
 
 def delays(look: Look) -> list[Cause]:
-    """Find time that tasks spent with launches and shuffles: scheduler delay, waiting for blocks, and writing them."""
+    """Find time that tasks spent with launches and shuffles: scheduler delay, waiting for blocks, and writing them.
+
+    Causes: ``scheduling``, ``shuffle_fetch``, ``shuffle_write``.
+    """
     causes = []
     numbers = look.tasks["number"].to_numpy()
     for column, name, doing in (

@@ -26,7 +26,10 @@ _SHIFTING = ("AQEShuffleRead", "CustomShuffleReader", "WholeStageCodegen", "Colu
 
 
 def reuse(look: Look) -> list[Cause]:
-    """Find what queries compute again, for want of a cache or because it did not hold."""
+    """Find what queries compute again, for want of a cache or because it did not hold.
+
+    Causes: ``cache_recomputed``, ``repeated_subplan``.
+    """
     causes = [*_recomputed(look), _repeated(look)]
     return [cause for cause in causes if cause is not None]
 

@@ -40,6 +40,9 @@ def slow_tasks(look: Look) -> list[Cause]:
     """Find tasks that take far longer than the others of their stage, and why: one cause per stage attempt at most.
 
     Only attempts that succeeded count, in stages with three of them at least: of two none is typical.
+
+    Causes: ``key_skew``, ``partition_skew``, ``slow_node``, ``straggler``, ``deserialization``, ``gc``, ``scheduling``,
+    ``shuffle_fetch``.
     """
     tasks = look.tasks.with_columns(warm=pl.Series(look.warm)).filter("succeeded")
     causes = (

@@ -17,7 +17,10 @@ _WRITTEN, _WRITTEN_BYTES = "number of written files", "written output"
 
 
 def small_files(look: Look) -> list[Cause]:
-    """Find scans of many small files, and queries that write many of them."""
+    """Find scans of many small files, and queries that write many of them.
+
+    Causes: ``small_files_read``, ``small_files_written``.
+    """
     causes = [
         *(_read(look, node) for node in look.plans if node.has(_READ)),
         *(_written(look, node) for node in look.plans if node.has(_WRITTEN)),

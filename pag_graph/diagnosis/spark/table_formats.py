@@ -23,7 +23,10 @@ _MANY_TIMES = 10
 
 
 def table_formats(look: Look) -> list[Cause]:
-    """Find merges that write far more rows than they change, and jobs that work for the table's log alone."""
+    """Find merges that write far more rows than they change, and jobs that work for the table's log alone.
+
+    Causes: ``merge_rewrite``, ``table_commit``.
+    """
     causes = [*(_merge(look, node) for node in look.plans), _log_jobs(look)]
     return [cause for cause in causes if cause is not None]
 

@@ -1,4 +1,7 @@
-"""When the application would have ended after changes to it, or with other cores, each with how far off that can be."""
+"""When the application would have ended after changes to it, or with other cores, each with how far off that can be.
+
+Definitions stand in `docs/spark.md`, "What if".
+"""
 
 from __future__ import annotations
 

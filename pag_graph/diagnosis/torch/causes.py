@@ -1,4 +1,7 @@
-"""Causes of lost time in training steps, and what the steps would take without them."""
+"""Causes of lost time in training steps, and what the steps would take without them.
+
+Definitions stand in `docs/torch.md`, "The answers".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where the time of training steps went: path by kind of work, skew of ranks, stalls and overlap."""
+"""Where the time of training steps went: path by kind of work, skew of ranks, stalls and overlap.
+
+Definitions stand in `docs/torch.md`, "The answers".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Collectives: which kernels of which ranks are one, who came last, and what that says about clocks."""
+"""Collectives: which kernels of which ranks are one, who came last, and what that says about clocks.
+
+Definitions stand in `docs/torch.md`, "The mapping".
+"""
 
 from __future__ import annotations
 

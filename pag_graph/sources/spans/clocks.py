@@ -1,4 +1,7 @@
-"""Clocks of hosts: what calls between them say of the difference."""
+"""Clocks of hosts: what calls between them say of the difference.
+
+Definitions stand in `docs/spans.md`, "Clocks".
+"""
 
 from __future__ import annotations
 

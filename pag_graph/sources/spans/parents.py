@@ -1,4 +1,7 @@
-"""Whose child each span is: ids that stand twice, halves of a call under one id, parents that are absent, circles."""
+"""Whose child each span is: ids that stand twice, halves of a call under one id, parents that are absent, circles.
+
+Definitions stand in `docs/spans.md`, "What is made of it".
+"""
 
 from __future__ import annotations
 

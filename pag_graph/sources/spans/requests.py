@@ -1,4 +1,7 @@
-"""Spans as requests: trees on one clock, lanes, who waited for whom, and the path of each (policy `pag`)."""
+"""Spans as requests: trees on one clock, lanes, who waited for whom, and the path of each (policy `pag`).
+
+Definitions stand in `docs/spans.md`, "What is made of it".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Events of executor cores: their tasks part by part, what is told and sent in between, and their ends."""
+"""Events of executor cores: their tasks part by part, what is told and sent in between, and their ends.
+
+Definitions stand in `docs/spark.md`, "The mapping".
+"""
 
 from __future__ import annotations
 

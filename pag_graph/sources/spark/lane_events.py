@@ -1,4 +1,7 @@
-"""Events of the driver's lanes, made of their points."""
+"""Events of the driver's lanes, made of their points.
+
+Definitions stand in `docs/spark.md`, "The mapping".
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ The driver's times are later than the executor's by an unknown part of that dela
 some milliseconds. In this order: the later task begins later within its own delay; the earlier one begins sooner within
 its delay; the longer of both loses the overlap, at most half of what it measured. Only tasks that overlap for longer
 get a core that the executor did not register.
+
+Definitions stand in `docs/spark.md`, "The mapping".
 """
 
 from __future__ import annotations

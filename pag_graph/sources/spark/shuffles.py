@@ -5,6 +5,8 @@ wrote. A message goes from the last map task of each executor that wrote (its bl
 the reduce task: exactly the local bytes from the own executor; the remote bytes divided among the others in the
 proportion of what they wrote. Where a pair of stages would need more than `PAIRS` messages, every reduce task gets one
 message, from the map task that ended last, with all its bytes.
+
+Definitions stand in `docs/spark.md`, "Messages".
 """
 
 from __future__ import annotations

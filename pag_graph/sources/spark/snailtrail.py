@@ -4,6 +4,8 @@ Worker 0 is the driver, each core of an executor a worker. The driver schedules 
 A third (0.33) of a task's scheduler delay lies before its work on the core. Fetch wait comes before the computation,
 shuffle write after it. Launch and result are control messages. A data message goes from every core of a parent stage,
 at its completion, to every core of the child stage, at its submission. No retries, no losses, no GC, one job.
+
+Definitions stand in `docs/spark.md`, "SnailTrail 1".
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A job's description can be a whole SQL query with its literals, and so can the name of a plan node; the reason of a loss
 can be any message. Unless somebody asks for all of it, only what has the shape of a name is taken in: call sites,
 classes, plan operators, and phrases that Spark and its cluster managers say. The rest never leaves the reader.
+
+Definitions stand in `docs/spark.md`, "Texts".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where the time of two runs differs: rows of both paths side by side, whose differences add up to the nanosecond."""
+"""Where the time of two runs differs: rows of both paths side by side, whose differences add up to the nanosecond.
+
+Definitions stand in `docs/spark.md`, "Two runs".
+"""
 
 from __future__ import annotations
 

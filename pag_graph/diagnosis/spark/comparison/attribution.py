@@ -3,6 +3,8 @@
 One run's plan of work is replayed with each of five parts taken from the other run or not, 32 replays in all. A part's
 share is its Shapley value (1953, A value for n-person games): what it changes on average over all orders in which the
 parts can be changed. So shares do not depend on an order, and add up to what all five change together.
+
+Definitions stand in `docs/spark.md`, "Two runs".
 """
 
 from __future__ import annotations

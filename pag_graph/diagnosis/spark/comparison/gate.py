@@ -1,4 +1,7 @@
-"""Whether a run took too long beside others of the same work: for pipelines that are to stop then."""
+"""Whether a run took too long beside others of the same work: for pipelines that are to stop then.
+
+Definitions stand in `docs/spark.md`, "Two runs".
+"""
 
 from __future__ import annotations
 

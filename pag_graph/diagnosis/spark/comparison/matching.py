@@ -1,4 +1,7 @@
-"""Which units of work of one log belong to which of another: queries by their plans, jobs by their call sites."""
+"""Which units of work of one log belong to which of another: queries by their plans, jobs by their call sites.
+
+Definitions stand in `docs/spark.md`, "Two runs".
+"""
 
 from __future__ import annotations
 
