@@ -52,7 +52,8 @@ CONTENTS = (
 """What a home may have, the lock aside; the version goes last."""
 
 # Advertised addresses carry the port, or the Browser would look for Bolt at 7687. Logs of transactions are not
-# allocated in advance: that would take 512 MiB of disk before the first node is written.
+# allocated in advance: that would take 512 MiB of disk before the first node is written. When the server ends, and all
+# connections are closed, it does not listen for another five seconds whether something still moves.
 _CONFIGURATION = """\
 server.default_listen_address={listen}
 server.default_advertised_address={advertised}
@@ -66,6 +67,7 @@ dbms.usage_report.enabled=false
 client.allow_telemetry=false
 server.memory.pagecache.size=256m
 db.tx_log.preallocate=false
+internal.dbms.bolt.netty_server_shutdown_quiet_period=0
 """
 
 

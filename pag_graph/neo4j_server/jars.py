@@ -2,6 +2,10 @@
 
 An installation is one folder, named by version and lock file. A jar enters it only after its checksum held,
 by a rename; so an interrupted installation resumes where it was, and a folder is complete when no jar is missing.
+
+Of jars that their makers signed there are copies without signatures, which Java loads instead. Java would check the
+signature whenever it opens such a jar, a hundred times while Neo4j starts, which is a third of what a start costs; and
+it keeps no classes of such a jar for later starts (`pag_graph.neo4j_server.java`).
 """
 
 from __future__ import annotations
@@ -11,12 +15,13 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache as memoised
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 from pag_graph.errors import MissingExtraError, Neo4jError
 from pag_graph.runtime.folders import cache_folder
@@ -33,6 +38,10 @@ LOCK_FILE = Path(__file__).with_name("neo4j.lock")
 _JAVA_MINIMUM = 17
 
 _FETCHING = "fetching Neo4j's jars"
+
+_UNSIGNED = "unsigned"
+_MANIFEST = "META-INF/MANIFEST.MF"
+_SIGNATURE = re.compile(r"META-INF/[^/]+\.(SF|RSA|DSA|EC)", re.IGNORECASE)
 
 # Most of the time goes to waiting for answers.
 _AT_ONCE = 4
@@ -126,7 +135,62 @@ def install(cache: Path | None = None, progress: Progress | None = None) -> Path
             _check_complete(missing, folder, failures)
             shutil.rmtree(staging)
             report(_FETCHING, len(missing), len(missing))
+        if not (folder / _UNSIGNED).exists():
+            # Without the copies a server starts as well, only later.
+            with suppress(OSError):
+                _copy_unsigned(folder)
     return folder
+
+
+def unsigned_copies(jars: Path) -> dict[str, Path]:
+    """Return the copies without signatures of an installation, by the name of the jar that each stands for.
+
+    Parameters
+    ----------
+    jars
+        Folder of Neo4j's jars.
+    """
+    return {path.name: path for path in (jars / _UNSIGNED).glob("*.jar")}
+
+
+def _copy_unsigned(folder: Path) -> None:
+    """Copy the signed jars of an installation without what signs them; all copies are there at once.
+
+    Raises
+    ------
+    OSError
+        When they cannot be written.
+    """
+    arriving = folder / f"{_UNSIGNED}.new"
+    shutil.rmtree(arriving, ignore_errors=True)
+    arriving.mkdir()
+    try:
+        for jar in locked_jars():
+            if _is_signed(folder / jar.file_name):
+                with zipfile.ZipFile(folder / jar.file_name) as signed, (arriving / jar.file_name).open("wb") as file:
+                    _write_unsigned(signed, file)
+                    os.fsync(file.fileno())
+        arriving.rename(folder / _UNSIGNED)
+    finally:
+        shutil.rmtree(arriving, ignore_errors=True)
+
+
+def _is_signed(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as jar:
+        return any(_SIGNATURE.fullmatch(name) for name in jar.namelist())
+
+
+def _write_unsigned(signed: zipfile.ZipFile, file: IO[bytes]) -> None:
+    """Write a jar without its signatures; of its manifest the first section stays, the others hold checksums."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as copy:
+        for entry in signed.infolist():
+            if not _SIGNATURE.fullmatch(entry.filename):
+                content = signed.read(entry)
+                if entry.filename == _MANIFEST:
+                    content = re.split(rb"\r?\n\r?\n", content)[0] + b"\r\n\r\n"
+                copy.writestr(entry, content)
 
 
 def _is_present(jar: Jar, folder: Path) -> bool:

@@ -13,7 +13,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from pag_graph.neo4j_server import browser
-from pag_graph.neo4j_server.jars import find_java
+from pag_graph.neo4j_server.jars import find_java, unsigned_copies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,9 @@ def archive(jars: Path, java: Path) -> Path:
     """
     real = java.resolve()
     known = real.stat()
-    digest = hashlib.sha256(f"{real} {known.st_size} {known.st_mtime_ns}".encode()).hexdigest()[:12]
+    # An archive is of one class path: where copies without signatures come or go, it is another one.
+    copies = " ".join(sorted(unsigned_copies(jars)))
+    digest = hashlib.sha256(f"{real} {known.st_size} {known.st_mtime_ns} {copies}".encode()).hexdigest()[:12]
     return jars.with_name(f"{jars.name}-java-{digest}.jsa")
 
 
@@ -87,7 +89,8 @@ def environment(home: Path, jars: Path) -> dict[str, str]:
     # Of Browser there is one with our pages among the plugins.
     replaced = set(jars.glob("neo4j-browser-*.jar")) if (home / "plugins" / browser.JAR).exists() else set()
     # Always in the same order: an archive fits where the class path begins as it did when the archive was written.
-    own = sorted(str(path) for path in set(jars.glob("*.jar")) - replaced)
+    copies = unsigned_copies(jars)
+    own = sorted(str(copies.get(path.name, path)) for path in set(jars.glob("*.jar")) - replaced)
     paths = {"NEO4J_HOME": str(home), "NEO4J_CONF": str(home / "conf")}
     return {**os.environ, **paths, "CLASSPATH": os.pathsep.join([*own, f"{home}/plugins/*"])}
 

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
+import io
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 import types
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,7 +21,7 @@ import pytest
 
 from pag_graph.errors import MissingExtraError, Neo4jError
 from pag_graph.neo4j_server import home as server_home
-from pag_graph.neo4j_server import jars, server
+from pag_graph.neo4j_server import jars, java, server
 from pag_graph.neo4j_server import process as server_process
 
 if TYPE_CHECKING:
@@ -165,8 +169,70 @@ def test_fetched_jars_are_moved_in(one_jar: Path, monkeypatch: pytest.MonkeyPatc
 
     jars.install(one_jar.parent, lambda *step: seen.append(step))
 
-    assert {path.name for path in one_jar.iterdir()} == {"good-1.0.jar", "lock"}
+    assert {path.name for path in one_jar.iterdir()} == {"good-1.0.jar", "lock", "unsigned"}
     assert seen[-1][1:] == (1, 1)
+
+
+SIGNED = {
+    "META-INF/MANIFEST.MF": "Manifest-Version: 1.0\r\nFits: yes\r\n\r\nName: a/A.class\r\nSHA-256-Digest: x\r\n\r\n",
+    "META-INF/MAKER.SF": "Signature-Version: 1.0\r\n\r\n",
+    "META-INF/MAKER.RSA": "signature",
+    "META-INF/services/a.Service": "a.A\n",
+    "a/A.class": "code",
+}
+
+
+def signed_jar() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as jar:
+        for name, content in SIGNED.items():
+            jar.writestr(name, content)
+    return packed.getvalue()
+
+
+def test_java_loads_a_copy_of_a_signed_jar_without_its_signature(
+    one_jar: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = signed_jar()
+    signed = jars.Jar("org.example", "good", "1.0", None, hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(jars, "locked_jars", lambda: (signed,))
+    monkeypatch.setattr(jars, "_fetch", fetch_stub(content))
+
+    assert jars.install(one_jar.parent) == one_jar
+
+    assert (one_jar / "good-1.0.jar").read_bytes() == content
+    (copied,) = jars.unsigned_copies(one_jar).values()
+    with zipfile.ZipFile(copied) as jar:
+        assert jar.testzip() is None
+        found = {name: jar.read(name).decode() for name in jar.namelist()}
+    kept = {name: text for name, text in SIGNED.items() if "MAKER" not in name}
+    assert found == {**kept, "META-INF/MANIFEST.MF": "Manifest-Version: 1.0\r\nFits: yes\r\n\r\n"}
+    used = java.environment(tmp_path / "home", one_jar)["CLASSPATH"].split(os.pathsep)
+    assert used == [str(copied), f"{tmp_path / 'home'}/plugins/*"]
+    # An archive of classes is of one class path.
+    program = Path(sys.executable)
+    with_copies = java.archive(one_jar, program)
+    shutil.rmtree(one_jar / "unsigned")
+    assert java.archive(one_jar, program) != with_copies
+
+
+def test_without_room_for_copies_the_signed_jars_do(one_jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = signed_jar()
+    signed = jars.Jar("org.example", "good", "1.0", None, hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(jars, "locked_jars", lambda: (signed,))
+    monkeypatch.setattr(jars, "_fetch", fetch_stub(content))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        jars.install(one_jar.parent)
+    assert jars.unsigned_copies(one_jar) == {}
+    assert {path.name for path in one_jar.iterdir()} == {"good-1.0.jar", "lock"}
+    # The next start tries again.
+    jars.install(one_jar.parent)
+    assert [*jars.unsigned_copies(one_jar)] == ["good-1.0.jar"]
+
+
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_altered_jar_in_the_cache_is_named_and_removed(one_jar: Path) -> None:
