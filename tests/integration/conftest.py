@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pag_graph import api, samples
+from pag_graph.neo4j_server import home as server_home
 from tests.support.chromium import Chromium, find_chromium
 
 if TYPE_CHECKING:
@@ -27,12 +28,21 @@ LAST_EPOCHS = {} if PROVE else {"bfs": 11}
 """Of bundled traces that are not loaded whole: a server takes a minute for all of them."""
 
 
+PLANS_ARE_KEPT = """\
+dbms.cypher.min_replan_interval=1h
+internal.cypher.use_parameter_size=false
+"""
+"""For servers of Neo4j. Tests fill and empty the database again and again; half of a server's work was to plan the same
+queries anew, for each size of the database and of the parameters."""
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _quick_java() -> Iterator[None]:
+def _quick_servers() -> Iterator[None]:
     """Let Java compile once and quickly, servers and jobs of Spark included: most live for seconds."""
     with pytest.MonkeyPatch.context() as patch:
         if not PROVE:
             patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+            patch.setattr(server_home, "_CONFIGURATION", server_home._CONFIGURATION + PLANS_ARE_KEPT)
         yield
 
 
