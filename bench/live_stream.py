@@ -127,14 +127,14 @@ def measure(
                 process.kill()
         reading.join()
     batches = json.loads((folder / "progress.json").read_text())
-    return _told(folder, batches, slow_batches, follower.returncode)
+    return _report(folder, batches, slow_batches, follower.returncode)
 
 
 def _wide() -> dict[str, str]:
     return os.environ | {"COLUMNS": "250"}
 
 
-def _told(
+def _report(
     folder: Path, batches: list[dict[str, object]], slow_batches: list[tuple[int, float, str]], code: int
 ) -> dict[str, object]:
     from pag_graph.store.delta import open_store

@@ -222,7 +222,7 @@ def _say(
     log_files = [log for scanned, _ in scans for log in scanned]
     skipped = [entry for _, scanned in scans for entry in scanned]
     if asked["beside"] is not None:
-        asked = {**asked, "beside": _only(asked["beside"])}
+        asked = {**asked, "beside": _only_log(asked["beside"])}
     answers: list[SparkAnswer] = []
     failed: list[errors.TraceFormatError] = []
     for log in log_files:
@@ -257,7 +257,7 @@ def _say(
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
 
 
-def _only(path: Path) -> LogFiles:
+def _only_log(path: Path) -> LogFiles:
     """Return the only log of a place."""
     from pag_graph.sources.spark.logfiles import find_logs
 

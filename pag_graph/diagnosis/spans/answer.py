@@ -169,11 +169,11 @@ def _answered(requests: RequestParts, request: str | None) -> SpanAnswer:
     return SpanAnswer(
         requests=requests,
         sums=sums,
-        shown=_shown(requests, sums, chosen),
+        shown=_requests_shown(requests, sums, chosen),
         operations=by_operation(sums),
         latencies=by_latency(sums),
         call_paths=by_call_path(sums),
-        findings=[finding for table in requests.findings() for finding in _told(table.to_pylist())],
+        findings=[finding for table in requests.findings() for finding in _finding_rows(table.to_pylist())],
     )
 
 
@@ -195,7 +195,7 @@ def _changes(after: Sums, against: Sequence[Path], sync: Collection[str], held: 
     }
 
 
-def _shown(requests: RequestParts, sums: Sums, chosen: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+def _requests_shown(requests: RequestParts, sums: Sums, chosen: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
     """Return requests, by number in the sums, with their paths."""
     rows = sums.requests[[number for _, number in chosen]]
     part_requests = requests.of_traces(rows["trace"].to_list())
@@ -203,7 +203,7 @@ def _shown(requests: RequestParts, sums: Sums, chosen: Sequence[tuple[str, int]]
     return [request_facts(part_requests, number, role) for (role, _), number in zip(chosen, numbers, strict=True)]
 
 
-def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _finding_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = ("finding", "severity", "file", "observed", "limit", "unit", "action")
     return [{name: finding[name] for name in names if finding[name] is not None} for finding in rows]
 

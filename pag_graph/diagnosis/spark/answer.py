@@ -191,29 +191,29 @@ def answer(
         sharing = None if beside is None else calibrated(diagnosis, _diagnosed(beside), processors)
         crowding = Crowding(mapped, diagnosis, sharing=sharing, processors=processors)
         predictions = with_other_cores(mapped, diagnosis, cores, crowding)
-        before_path = _Given(
+        before_path = _BeforePath(
             files=log, log=spark_log, mapped=mapped, diagnosis=diagnosis, cores=predictions, asked=asked
         )
         if folder is None:
             with temporary_results() as place:
-                return _walked(before_path, _made(mapped, place, progress))
+                return _answer_of_path(before_path, _built_run(mapped, place, progress))
         results = place_of(folder)
         if not replace and is_result_of(mapped, results):
-            return _walked(before_path, Run(results / STORE))
+            return _answer_of_path(before_path, Run(results / STORE))
         with new_results(mapped, results, replace=replace) as place:
             # They come to their place when all is done: a command that is killed before can be repeated as it was.
-            return _walked(before_path, _made(mapped, place, progress))
+            return _answer_of_path(before_path, _built_run(mapped, place, progress))
 
 
 def _diagnosed(log: LogFiles) -> Diagnosis:
     return diagnose(map_log(read_log(log)).schedule)
 
 
-def _made(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
+def _built_run(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
     return built(partial(write_mapped, mapped), place, progress)
 
 
-def _divided(files: LogFiles, mapped: Mapped, steps: pl.DataFrame) -> PlanRows:
+def _divided_path(files: LogFiles, mapped: Mapped, steps: pl.DataFrame) -> PlanRows:
     """Divide the path by plan node, by what its own tasks added to the nodes' accumulators."""
     log, schedule = mapped.schedule.log, mapped.schedule
     timers = log.node_metrics.filter(pl.col("kind").is_in(list(UNITS)))["accumulator"].to_list()
@@ -223,7 +223,7 @@ def _divided(files: LogFiles, mapped: Mapped, steps: pl.DataFrame) -> PlanRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _BeforePath:
     """What is known of a log before its critical path is."""
 
     files: LogFiles
@@ -235,17 +235,17 @@ class _Given:
     """Changes that were asked for."""
 
 
-def _walked(before_path: _Given, run: Run) -> SparkAnswer:
+def _answer_of_path(before_path: _BeforePath, run: Run) -> SparkAnswer:
     mapped, diagnosis = before_path.mapped, before_path.diagnosis
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     explained = path.explained
-    steps = _labelled(with_pauses(marked_steps(run, path).select(_STEPS), mapped), mapped)
+    steps = _labelled_steps(with_pauses(marked_steps(run, path).select(_STEPS), mapped), mapped)
     # Its own steps are as large again.
     del path
     span = max(diagnosis.span_ns, 1)
     finding_counts = run.scan("findings").group_by("finding").len().sort("finding").collect()
-    divided = _divided(before_path.files, mapped, steps)
+    divided = _divided_path(before_path.files, mapped, steps)
     findings = dict(finding_counts.iter_rows()) | ({"timers_exceed_task": divided.scaled} if divided.scaled else {})
     return SparkAnswer(
         log=before_path.log,
@@ -290,7 +290,7 @@ _ACTIVITY_NAMES = {
 }
 
 
-def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
+def _labelled_steps(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
     """Say of every step what it was, in the words of Spark's users."""
     operators = mapped.operators
     stage_names = {number: operators.names[number] for number in operators.stages.values()}
@@ -335,9 +335,9 @@ def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
             else operators.names[query_operator]
         )
     labels = {"activity": activity, "what": purpose, "executor": executor, "host": host, "query": query}
-    return steps.with_columns(_numbered(name, texts) for name, texts in labels.items())
+    return steps.with_columns(_text_column(name, texts) for name, texts in labels.items())
 
 
-def _numbered(name: str, texts: list[str]) -> pl.Series:
+def _text_column(name: str, texts: list[str]) -> pl.Series:
     """Return a column of few different texts, which is as large as their numbers; its order is that of the texts."""
     return pl.Series(name, texts, dtype=pl.Enum(sorted(set(texts))))

@@ -73,10 +73,10 @@ def _alone(look: Look, index: int) -> int:
         for group in look.cores
         if group.until is None or group.until > start
     ]
-    return list_schedule(_only(look.plan, index), cores or [Cores(0, None)])
+    return list_schedule(_plan_of_job(look.plan, index), cores or [Cores(0, None)])
 
 
-def _only(plan: WorkPlan, index: int) -> WorkPlan:
+def _plan_of_job(plan: WorkPlan, index: int) -> WorkPlan:
     """Return the plan of one job, its tasks numbered anew."""
     job_stages = {number: stage for number, stage in enumerate(plan.stages) if stage.job == index}
     place = {number: k for k, number in enumerate(job_stages)}

@@ -69,7 +69,7 @@ def contention(look: Look) -> list[Cause]:
     if sharing is None:
         return []
     timed_tasks = look.tasks.filter(pl.col("cpu_ns") > 0)["number"].to_numpy()
-    lost_ns = _lost(sharing, look.tasks["cpu_ns"].to_numpy(), at_once)
+    lost_ns = _lost_ns(sharing, look.tasks["cpu_ns"].to_numpy(), at_once)
 
     def alone(durations: I64) -> None:
         durations[timed_tasks] = np.maximum(durations[timed_tasks] - lost_ns[timed_tasks], 0)
@@ -180,7 +180,7 @@ def comparable_tasks(look: Look) -> pl.DataFrame:
     return tasks.select("stage", "stage_attempt", "cpu_ns", stolen.alias("stolen"), at_once)
 
 
-def _lost(sharing: Sharing, cpu: I64, at_once: F64) -> I64:
+def _lost_ns(sharing: Sharing, cpu: I64, at_once: F64) -> I64:
     """Return what each task loses beside others, nanoseconds."""
     beyond = np.maximum(at_once - sharing.processors, 0) / sharing.processors
     inflated = np.where(beyond > 0, 1 - 1 / sharing.inflation, 0.0)

@@ -55,7 +55,7 @@ def calibrated(own: Diagnosis, other: Diagnosis, processors: int | None = None) 
     if own.comparable is None or other.comparable is None:
         return None
     limits, comparable = Thresholds(), pl.concat([own.comparable, other.comparable])
-    sharing = _fitted(comparable, processors, 0.0)
+    sharing = _fit_tasks(comparable, processors, 0.0)
     knee = (processors or 1) if sharing is None else sharing.processors
     crowded = comparable.with_columns(crowded=pl.col("at_once") > knee + 0.5)
     counts = [int((crowded["crowded"] == is_crowded).sum()) for is_crowded in (False, True)]
@@ -70,7 +70,7 @@ def calibrated(own: Diagnosis, other: Diagnosis, processors: int | None = None) 
     return Sharing(knee, 0.0 if sharing is None else sharing.share, round(kappa, 4), counts[0], counts[1])
 
 
-def _fitted(tasks: pl.DataFrame, processors: int | None, explained: float) -> Sharing | None:
+def _fit_tasks(tasks: pl.DataFrame, processors: int | None, explained: float) -> Sharing | None:
     stolen, cpu, at_once = (tasks[name].to_numpy() for name in ("stolen", "cpu_ns", "at_once"))
     return fit_sharing(stolen, cpu, at_once, Thresholds().contended_tasks, processors=processors, explained=explained)
 
@@ -108,7 +108,7 @@ class Crowding:
         self.processors, self.sharing = processors, sharing
         comparable = diagnosis.comparable
         if sharing is None and comparable is not None and comparable.height:
-            self.sharing = _fitted(comparable, processors, EXPLAINED)
+            self.sharing = _fit_tasks(comparable, processors, EXPLAINED)
 
     def tells(self, count: int) -> bool:
         """Return whether the end with `count` cores is one number, not an interval.

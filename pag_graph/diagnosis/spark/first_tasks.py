@@ -48,7 +48,7 @@ def warm_up(schedule: Schedule) -> tuple[I64, dict[tuple[int, int], int]]:
     first_tasks = _first_tasks(schedule)
     extra_ns = first_tasks.select(pl.min_horizontal("usual", "extra")).to_series().to_numpy()
     by_stage = first_tasks.unique(["stage", "stage_attempt"], maintain_order=True)
-    return _held(schedule, first_tasks["number"].to_numpy(), extra_ns), {
+    return _held_without(schedule, first_tasks["number"].to_numpy(), extra_ns), {
         (int(stage), int(attempt)): int(ns)
         for stage, attempt, ns in by_stage.select("stage", "stage_attempt", "usual").iter_rows()
     }
@@ -74,10 +74,10 @@ def settled(schedule: Schedule) -> I64:
     first_tasks = _first_tasks(schedule)
     cold = pl.when("ever").then(COLD_START * pl.col("loading")).otherwise("loading")
     extra_ns = first_tasks.select(pl.min_horizontal("extra", pl.max_horizontal("usual", cold))).to_series().to_numpy()
-    return _held(schedule, first_tasks["number"].to_numpy(), extra_ns)
+    return _held_without(schedule, first_tasks["number"].to_numpy(), extra_ns)
 
 
-def _held(schedule: Schedule, numbers: I64, extra_ns: I64) -> I64:
+def _held_without(schedule: Schedule, numbers: I64, extra_ns: I64) -> I64:
     held_ns = (schedule.tasks["free"] - schedule.tasks["receipt"]).to_numpy().copy()
     held_ns[numbers] -= extra_ns
     return held_ns

@@ -157,14 +157,14 @@ def change_rows(diagnosis: Diagnosis) -> list[list[str]]:
         after = "" if cause.cumulative is None else cause.cumulative.text(seconds)
         saving = saving_text(cause, diagnosis.active_ns)
         for number, change in enumerate(cause.changes or (None,)):
-            change_cells = [cause.advice, "", ""] if change is None else _spelt(change)
+            change_cells = [cause.advice, "", ""] if change is None else _change_cells(change)
             rows.append(
                 [cause.title if number == 0 else "", *change_cells, *((saving, after) if number == 0 else ("", ""))]
             )
     return rows
 
 
-def _spelt(change: Change) -> list[str]:
+def _change_cells(change: Change) -> list[str]:
     recorded = "unknown" if change.recorded is None else change.recorded
     origin = f" ({change.source})" if change.source in {"query", "default"} else ""
     place = f", in {change.place}" if change.place else ""

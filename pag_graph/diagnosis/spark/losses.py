@@ -31,7 +31,7 @@ def losses(look: Look) -> list[Cause]:
 
     Causes: ``lost_executor``, ``stage_retry``, ``task_retry``.
     """
-    lost = _Lost.of(look)
+    lost = _LostTasks.of(look)
     gone_executors = lost_executors(look)
     causes = [_executors(look, lost, gone_executors) if gone_executors else _stages(look, lost), _attempts(look, lost)]
     return [cause for cause in causes if cause is not None]
@@ -54,7 +54,7 @@ def lost_executors(look: Look) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lost:
+class _LostTasks:
     """Task attempts that did not count, by what happened to them."""
 
     with_executor: list[int]
@@ -70,7 +70,7 @@ class _Lost:
     """Succeeded, and their output was lost."""
 
     @classmethod
-    def of(cls, look: Look) -> _Lost:
+    def of(cls, look: Look) -> _LostTasks:
         tasks, texts = look.tasks, look.schedule.log.texts["reason"]
         failed = tasks.filter(~pl.col("succeeded") & pl.col("ended") & ~pl.col("speculative"))
         rows = [(number, texts[code]) for number, code in failed.select("number", "reason").iter_rows()]
@@ -88,7 +88,7 @@ class _Lost:
         )
 
 
-def _executors(look: Look, lost: _Lost, gone_executors: list[dict[str, Any]]) -> Cause:
+def _executors(look: Look, lost: _LostTasks, gone_executors: list[dict[str, Any]]) -> Cause:
     skip = frozenset({*lost.with_executor, *lost.fetching, *lost.retried, *_repeats(look.tasks)})
     # Had none gone, the first ones would have stayed, as many as there ever were at a time.
     saved = look.saved(skip=skip, cores=with_cores(look.schedule, max(1, most_cores(look.cores))))
@@ -115,7 +115,7 @@ def _executors(look: Look, lost: _Lost, gone_executors: list[dict[str, Any]]) ->
     return look.cause("lost_executor", max(saved, 0), text, **facts)
 
 
-def _stages(look: Look, lost: _Lost) -> Cause | None:
+def _stages(look: Look, lost: _LostTasks) -> Cause | None:
     if not lost.fetching and not lost.retried:
         return None
     saved = look.saved(skip=frozenset({*lost.fetching, *lost.retried}))
@@ -137,7 +137,7 @@ def _stages(look: Look, lost: _Lost) -> Cause | None:
     return look.cause("stage_retry", saved, text, stage=numbers[0] if numbers else None, signal=signal)
 
 
-def _attempts(look: Look, lost: _Lost) -> Cause | None:
+def _attempts(look: Look, lost: _LostTasks) -> Cause | None:
     if not lost.failing or any(job.succeeded is False for job in look.schedule.jobs):
         return None
     saved = look.saved(skip=frozenset(lost.failing))

@@ -29,7 +29,7 @@ class Lost(NamedTuple):
     """Of each task, nanoseconds."""
 
 
-def _with(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, int]]]:
+def _tasks_of(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, int]]]:
     """Return the tasks of some stages, and these."""
     keys = heavy.select("stage", "stage_attempt")
     stage_tasks = look.tasks.join(
@@ -41,7 +41,7 @@ def _with(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int
 def collected(look: Look) -> Lost:
     """Return stages that collected garbage for much of their run time, and for how long each task did."""
     heavy = look.stages.filter(pl.col("gc_ns") >= look.limits.gc_share * pl.col("run_ns").clip(lower_bound=1))
-    heavy_tasks, keys = _with(look, heavy)
+    heavy_tasks, keys = _tasks_of(look, heavy)
     return Lost(heavy, keys, heavy_tasks["number"].to_numpy(), heavy_tasks["gc"].to_numpy())
 
 
@@ -79,7 +79,7 @@ def spilled(look: Look) -> Lost:
     heavy = look.stages.filter(
         (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved)
     )
-    heavy_tasks, keys = _with(look, heavy)
+    heavy_tasks, keys = _tasks_of(look, heavy)
     spilt = heavy_tasks["disk_spilled_bytes"].to_numpy().astype(float)
     columns = ("remote_bytes", "local_bytes", "input_bytes", "shuffle_write_bytes", "output_bytes")
     moved_once = heavy_tasks.select(pl.sum_horizontal(*columns)).to_series().to_numpy()

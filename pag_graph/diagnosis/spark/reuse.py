@@ -83,7 +83,7 @@ def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
     stage = max(again, key=lambda key: look.plans.run_ns[key])
     text = (
         f"{look.stage_name(*stage)}: a cached table of {part_count:,} parts was computed {computed:,} times part by"
-        f" part: {again_tasks:,} tasks did again what had been done, for {seconds(_lost(changed))}."
+        f" part: {again_tasks:,} tasks did again what had been done, for {seconds(_total_cut_ns(changed))}."
     )
     signal = {
         "parts": part_count,
@@ -112,7 +112,7 @@ def _longest(look: Look, counts: dict[StageKey, int]) -> Shorter:
     return Shorter(cuts)
 
 
-def _lost(changed: Shorter) -> int:
+def _total_cut_ns(changed: Shorter) -> int:
     return sum(int(cut_ns.sum()) for _, cut_ns in changed.parts)
 
 
@@ -151,7 +151,7 @@ def _repeated(look: Look) -> Cause | None:
         rank = (sum(subtree.cost_ns for subtree in again), len(list(nodes[0].below())))
         if again and rank[1] > 1 and rank > best_rank:
             best, best_rank = again, rank
-    return _again(look, best) if best else None
+    return _repeated_cause(look, best) if best else None
 
 
 def _computed(root: PlanNode) -> list[PlanNode]:
@@ -227,7 +227,7 @@ def _distinct(subtrees: list[_Subtree]) -> list[_Subtree]:
     return again
 
 
-def _again(look: Look, again: list[_Subtree]) -> Cause | None:
+def _repeated_cause(look: Look, again: list[_Subtree]) -> Cause | None:
     shares = {key: share for subtree in again for key, share in subtree.shares.items()}
     changed = look.cut(shares, lambda key: shares[key])
     saved = look.saved_in(sorted(shares), changed)

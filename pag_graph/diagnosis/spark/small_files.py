@@ -22,8 +22,8 @@ def small_files(look: Look) -> list[Cause]:
     Causes: ``small_files_read``, ``small_files_written``.
     """
     causes = [
-        *(_read(look, node) for node in look.plans if node.has(_READ)),
-        *(_written(look, node) for node in look.plans if node.has(_WRITTEN)),
+        *(_many_read(look, node) for node in look.plans if node.has(_READ)),
+        *(_many_written(look, node) for node in look.plans if node.has(_WRITTEN)),
     ]
     return [cause for cause in causes if cause is not None]
 
@@ -36,7 +36,7 @@ def _excess(look: Look, files: int, size: int, least: int = 1) -> float:
     return max(0.0, 1 - max(least, -(-size // limits.file_bytes)) / files)
 
 
-def _read(look: Look, scan: PlanNode) -> Cause | None:
+def _many_read(look: Look, scan: PlanNode) -> Cause | None:
     files, size = scan.total(_READ), scan.total(_READ_BYTES)
     share = _excess(look, files, size)
     keys = sorted(look.plans.stages([scan]))
@@ -70,7 +70,7 @@ def _read(look: Look, scan: PlanNode) -> Cause | None:
     return look.cause("small_files_read", saved, text, stage=stage[0], bound=True, **facts)
 
 
-def _written(look: Look, write: PlanNode) -> Cause | None:
+def _many_written(look: Look, write: PlanNode) -> Cause | None:
     files, size = write.total(_WRITTEN), write.total(_WRITTEN_BYTES)
     partitions = write.total("number of dynamic part")
     share = _excess(look, files, size, max(1, partitions))

@@ -178,7 +178,7 @@ def _job_preds(schedule: Schedule) -> dict[int, tuple[tuple[int, ...], int, int]
     """Return for every job: those that must have ended, the one that must have begun, and the driver's time after."""
     jobs, lanes = schedule.jobs, schedule.lanes
     preds: dict[int, tuple[tuple[int, ...], int, int]] = {}
-    waited = _joined(schedule)
+    waited = _joined_jobs(schedule)
     for k, index in enumerate(lanes[0].jobs):
         after = tuple(([lanes[0].jobs[k - 1]] if k else []) + waited.get(k, []))
         ready = max((jobs[j].end_ns for j in after), default=0)
@@ -196,7 +196,7 @@ def _job_preds(schedule: Schedule) -> dict[int, tuple[tuple[int, ...], int, int]
     return preds
 
 
-def _joined(schedule: Schedule) -> dict[int, list[int]]:
+def _joined_jobs(schedule: Schedule) -> dict[int, list[int]]:
     """Return the jobs of other lanes that lane 0 waited for before each of its jobs (and after the last one)."""
     jobs, lanes = schedule.jobs, schedule.lanes
     ends = np.array([jobs[j].end_ns for j in lanes[0].jobs], np.int64)
@@ -213,7 +213,7 @@ def _joined(schedule: Schedule) -> dict[int, list[int]]:
 
 def _ending(schedule: Schedule) -> tuple[tuple[int, ...], int]:
     main = schedule.lanes[0]
-    last_jobs = tuple(main.jobs[-1:]) + tuple(_joined(schedule).get(len(main.jobs), []))
+    last_jobs = tuple(main.jobs[-1:]) + tuple(_joined_jobs(schedule).get(len(main.jobs), []))
     ready = max((schedule.jobs[j].end_ns for j in last_jobs), default=0)
     return last_jobs, max(0, schedule.end_ns - ready)
 

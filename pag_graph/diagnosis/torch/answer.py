@@ -108,15 +108,15 @@ def answer(
     mapped = map_files(files, steps=steps, progress=progress)
     if folder is None:
         with temporary_results() as place:
-            return _told(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)
+            return _answer_of_run(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)
     place_kept = place_of(folder)
     if not replace and is_result_of(mapped, place_kept, write_mapped):
-        return _told(mapped, Run(place_kept / STORE), step, limits)
+        return _answer_of_run(mapped, Run(place_kept / STORE), step, limits)
     with new_results(mapped, place_kept, replace=replace, write=write_mapped) as place:
-        return _told(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)
+        return _answer_of_run(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)
 
 
-def _told(mapped: Mapped, run: Run, step: int | None, limits: Limits | None) -> TorchAnswer:
+def _answer_of_run(mapped: Mapped, run: Run, step: int | None, limits: Limits | None) -> TorchAnswer:
     window = _window(run, step)
     look = look_at(mapped, run, window, critical_path(run.snapshot(window)))
     counts = run.scan("findings").group_by("finding").len().sort("finding").collect()

@@ -163,7 +163,7 @@ def look_at(mapped: Mapped, run: Run, window: Window, path: CriticalPath) -> Loo
     Look
         O(steps of the path + activities of the ranks).
     """
-    look = Look(mapped=mapped, run=run, window=window, path=path, steps=_labelled(mapped, run, path))
+    look = Look(mapped=mapped, run=run, window=window, path=path, steps=_labelled_steps(mapped, run, path))
     origin = min(rank.origin for rank in mapped.ranks)
     low, high = origin + window.start_ns, origin + window.end_ns
     look.skews = _skews(mapped, low, high)
@@ -172,7 +172,7 @@ def look_at(mapped: Mapped, run: Run, window: Window, path: CriticalPath) -> Loo
     return look
 
 
-def _labelled(mapped: Mapped, run: Run, path: CriticalPath) -> pl.DataFrame:
+def _labelled_steps(mapped: Mapped, run: Run, path: CriticalPath) -> pl.DataFrame:
     """Say of every step of a path what kind of time it is, and whose."""
     steps = marked_steps(run, path)
     names = classes.names_of(mapped.operators.rows())

@@ -320,7 +320,7 @@ def estimate_clocks(joins: Joins, domains: Mapping[int, str]) -> dict[str, Clock
                 bounded.add(id(collective))
                 _bound(collective, domains, base, estimates, bounds)
         for domain in sorted(bounds):
-            estimates[domain] = _moved(estimates[base], np.array(bounds[domain], np.int64))
+            estimates[domain] = _moved_clock(estimates[base], np.array(bounds[domain], np.int64))
             reached.append(domain)
     return estimates
 
@@ -351,7 +351,7 @@ def _bound(
             )
 
 
-def _moved(base: ClockEstimate, bounds: I64) -> ClockEstimate:
+def _moved_clock(base: ClockEstimate, bounds: I64) -> ClockEstimate:
     low, high = int(bounds[:, 0].max()), int(bounds[:, 1].min())
     median = int(np.median(bounds[:, 2]))
     spread = max(1.5 * float(np.subtract(*np.percentile(bounds[:, 2], [75, 25]))), float(bounds[:, 3].min()))

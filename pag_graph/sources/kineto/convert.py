@@ -180,7 +180,7 @@ def map_files(
     ranks: list[Rank] = []
     for log in logs:
         ranks.append(make_rank(log, log.rank, sum(rank.workers for rank in ranks)))
-    joined = _joined(ranks, joins)
+    joined = _collectives_to_write(ranks, joins)
     origin = min(int(rank.log.t.min()) for rank in ranks)
     finish = max(int(rank.log.end.max()) for rank in ranks)
     spans, operators, tables = Spans(), Operators(), [*guessed, *(_log_findings(rank.log) for rank in ranks)]
@@ -321,7 +321,7 @@ def _overlap(log: RankLog, other_log: RankLog) -> bool:
     return bool(log.t.min() <= other_log.end.max() and other_log.t.min() <= log.end.max())
 
 
-def _joined(ranks: Sequence[Rank], joins: Joins) -> dict[int, dict[int, Joined]]:
+def _collectives_to_write(ranks: Sequence[Rank], joins: Joins) -> dict[int, dict[int, Joined]]:
     """Return what is to be written of each rank's collectives, by row."""
     numbered = {rank.number: rank for rank in ranks}
     by_rank: dict[int, dict[int, Joined]] = {rank.number: {} for rank in ranks}

@@ -79,7 +79,7 @@ def write_streams(
     odd = StreamFindings()
     for device in {stream.device for stream in rank.streams.values()}:
         streams = [stream for stream in rank.streams.values() if stream.device == device]
-        ends_of_device = _Ended(streams)
+        ends_of_device = _EndsOfDevice(streams)
         shortest = _shortest_launch(streams)
         for stream in streams:
             _write_stream(rank, stream, spans, operators, joined, odd, (ends_of_device, shortest))
@@ -88,7 +88,7 @@ def write_streams(
     return odd
 
 
-class _Ended:
+class _EndsOfDevice:
     """Activities of a device by their ends."""
 
     def __init__(self, streams: list[Stream]) -> None:
@@ -114,7 +114,7 @@ def _write_stream(
     operators: Operators,
     joined: Mapping[int, Joined],
     odd: StreamFindings,
-    of_device: tuple[_Ended, int],
+    of_device: tuple[_EndsOfDevice, int],
 ) -> None:
     log = rank.log
     ends_of_device, shortest = of_device
@@ -181,7 +181,7 @@ def _write_gap(
     releases: list[_Release],
     spans: Spans,
     odd: StreamFindings,
-    ends_of_device: _Ended,
+    ends_of_device: _EndsOfDevice,
     *,
     launches_known: bool,
 ) -> None:

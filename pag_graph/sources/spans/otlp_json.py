@@ -134,7 +134,7 @@ def _add_together(spans: list[Any], places: list[Place], rows: SpanRows) -> bool
         return False
     if not are_texts(number, trace, name) or not _are_ids(number, _ID_DIGITS) or not _are_ids(trace, _TRACE_DIGITS):
         return False
-    start, end = (_whole(column) for column in times)
+    start, end = (_whole_numbers(column) for column in times)
     if start is None or end is None or (start > end).any() or int((end - start).max()) > LONGEST_NS:
         return False
     number, trace = (tuple(map(str.lower, ids)) for ids in (number, trace))
@@ -175,7 +175,7 @@ def _are_ids(column: Sequence[str], digits: int) -> bool:
     return set(map(len, column)) == {digits} and "0" * digits not in column
 
 
-def _whole(column: Sequence[Any]) -> I64 | None:
+def _whole_numbers(column: Sequence[Any]) -> I64 | None:
     """Return times that are all whole numbers, or all digits; None for others."""
     if are_texts(column):
         digits = "".join(column)

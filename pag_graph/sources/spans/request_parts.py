@@ -63,7 +63,7 @@ class RequestParts:
             return
         self._odd = []
         for read_table in self._parts.tables:
-            requests = self._read(read_table)
+            requests = self._read_requests(read_table)
             self._odd.append(requests.odd)
             yield requests
 
@@ -83,7 +83,7 @@ class RequestParts:
 
     def of_traces(self, traces: Sequence[int]) -> Requests:
         """Return requests among which all those of some traces are, by the codes of these."""
-        return self._whole or self._made(self._parts.of_traces(traces))
+        return self._whole or self._make(self._parts.of_traces(traces))
 
     def grouped(self, groups: Sequence[Sequence[int]]) -> list[Callable[[], Requests]]:
         """Return what makes, of each group of traces, requests among which all of theirs are.
@@ -102,12 +102,12 @@ class RequestParts:
             return [partial(_same, self._whole)] * len(groups)
         if len(groups) == 1:
             return [partial(self.of_traces, groups[0])]
-        return [partial(self._read, read_table) for read_table in self._parts.grouped(groups)]
+        return [partial(self._read_requests, read_table) for read_table in self._parts.grouped(groups)]
 
-    def _read(self, read_table: Callable[[], SpanTable]) -> Requests:
-        return self._made(read_table())
+    def _read_requests(self, read_table: Callable[[], SpanTable]) -> Requests:
+        return self._make(read_table())
 
-    def _made(self, table: SpanTable) -> Requests:
+    def _make(self, table: SpanTable) -> Requests:
         return make_requests(table, prepare(table), self._agreed, sync=self._sync)
 
 

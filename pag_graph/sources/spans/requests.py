@@ -163,7 +163,7 @@ def make_requests(table: SpanTable, prepared: Prepared, agreed: Agreed, *, sync:
     """
     kin, recorded, _ = prepared
     shift, uncertainty = shifts(table, recorded, agreed.clocks)
-    fitting, sync_kind, outside = _fitted(table, kin, recorded, uncertainty, shift)
+    fitting, sync_kind, outside = _fitted_spans(table, kin, recorded, uncertainty, shift)
     order, request, first = _in_order(kin, fitting)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -218,7 +218,7 @@ def _check_sums(times: Times) -> None:
         raise TraceFormatError(message, "Read them in parts.", {"spans": len(times.start)})
 
 
-def _fitted(
+def _fitted_spans(
     table: SpanTable, kin: Family, recorded: Columns, uncertainty: I64, shift: I64
 ) -> tuple[Times, Flags, dict[str, Odd]]:
     """Return times on the root's clock, which spans are synchronous by their kind and times, and what is odd."""

@@ -162,7 +162,7 @@ class _Making:
             _task_rows(tasks, self.job_lane, self.job_end),
             *self._shuffle_rows(tasks, stretches[0].core, stretches[-1].core),
             _offer_rows(tasks, self.offers),
-            *(self._told(stretch) for stretch in stretches if self.epochs.told[self.lanes + stretch.core].size),
+            *(self._epoch_ends(stretch) for stretch in stretches if self.epochs.told[self.lanes + stretch.core].size),
             *self._first_rows([stretch.core for stretch in stretches if not stretch.start]),
             *self._last_rows([stretch.core for stretch in stretches if stretch.last]),
         ]
@@ -213,7 +213,7 @@ class _Making:
                 bytes="bytes",
             )
 
-    def _told(self, stretch: _Stretch) -> pl.DataFrame:
+    def _epoch_ends(self, stretch: _Stretch) -> pl.DataFrame:
         """Return the ends of epochs that a core is told from its first task of the part to that of the next."""
         first_task = int(self.bounds[stretch.core])
         low = int(self.receipt[self.order[first_task + stretch.start]]) if stretch.start else -1

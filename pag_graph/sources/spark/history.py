@@ -77,7 +77,7 @@ def choose_applications(server: str, *, name: str | None = None, last: int = 1) 
     except re.error as error:
         message = f"{name!r} is not a regular expression: {error}."
         raise InvalidParameterError(message, None, {"name": name}) from error
-    with _opened(server, "/api/v1/applications") as answer:
+    with _response(server, "/api/v1/applications") as answer:
         content = answer.read(_LONGEST_LIST + 1)
     try:
         applications = [application_row for application_row in _listed(content) if fits.fullmatch(application_row[2])]
@@ -135,7 +135,7 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
     target.mkdir(parents=True)
     archive = folder / f"{application}.zip"
     with (
-        _opened(server, f"/api/v1/applications/{quote(application)}/logs") as answer,
+        _response(server, f"/api/v1/applications/{quote(application)}/logs") as answer,
         archive.open("wb") as archive_file,
     ):
         spool(answer, archive_file, bounds.archive_bytes, "The archive")
@@ -150,7 +150,7 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
     return target
 
 
-def _opened(server: str, path: str) -> Any:
+def _response(server: str, path: str) -> Any:
     address = urlsplit(server)
     if (
         address.scheme not in {"http", "https"}

@@ -66,7 +66,7 @@ def scan_logs(path: str | os.PathLike[str]) -> tuple[list[LogFiles], list[Skippe
         If there is nothing that could be a log.
     """
     skipped: list[Skipped] = []
-    return _found(Path(path), skipped), skipped
+    return _find(Path(path), skipped), skipped
 
 
 def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
@@ -90,9 +90,9 @@ def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
     return scan_logs(path)[0]
 
 
-def _found(root: Path, skipped: list[Skipped]) -> list[LogFiles]:
+def _find(root: Path, skipped: list[Skipped]) -> list[LogFiles]:
     if root.is_file():
-        return [LogFiles(name=_shown(root), files=(root,), in_progress=root.name.endswith(".inprogress"))]
+        return [LogFiles(name=_log_name(root), files=(root,), in_progress=root.name.endswith(".inprogress"))]
     hint = "Give the file or directory below spark.eventLog.dir."
     if not root.is_dir():
         reason = f"{root} is neither a file nor a directory" if root.exists() else f"There is no event log at {root}"
@@ -122,11 +122,11 @@ def _logs_in(root: Path, skipped: list[Skipped]) -> list[LogFiles]:
             if rolled := _rolled(entry) or _dated(entry, sorted(entry.iterdir())):
                 logs.append(rolled)
             else:
-                skipped.append(Skipped(_shown(entry), "a directory without parts of a log"))
+                skipped.append(Skipped(_log_name(entry), "a directory without parts of a log"))
         elif looks_like_log(entry):
-            logs.append(LogFiles(name=_shown(entry), files=(entry,), in_progress=entry.name.endswith(".inprogress")))
+            logs.append(LogFiles(name=_log_name(entry), files=(entry,), in_progress=entry.name.endswith(".inprogress")))
         elif not _BESIDE.match(entry.name):
-            skipped.append(Skipped(_shown(entry), _why_none(entry)))
+            skipped.append(Skipped(_log_name(entry), _why_none(entry)))
     return sorted(logs, key=lambda log: log.name)
 
 
@@ -136,7 +136,7 @@ def _dated(folder: Path, entries: list[Path]) -> LogFiles | None:
     if not dated:
         return None
     last_part = [entry for entry in entries if entry.name == "eventlog" and entry.is_file()]
-    return LogFiles(name=_shown(folder), files=(*(entry for _, entry in dated), *last_part), in_progress=False)
+    return LogFiles(name=_log_name(folder), files=(*(entry for _, entry in dated), *last_part), in_progress=False)
 
 
 def _why_none(entry: Path) -> str:
@@ -155,7 +155,7 @@ def _why_none(entry: Path) -> str:
     return "no event of Spark at its begin"
 
 
-def _shown(path: Path) -> str:
+def _log_name(path: Path) -> str:
     """Return the name of a file or directory as text; bytes that are none are replaced."""
     return path.name.encode(errors="surrogateescape").decode(errors="replace")
 
@@ -197,7 +197,7 @@ def _rolled(folder: Path) -> LogFiles | None:
     missing = numbers[-1] - first_number + 1 - len(numbers)
     running = any(entry.name.endswith(".inprogress") for entry in folder.glob("appstatus_*"))
     return LogFiles(
-        name=_shown(folder),
+        name=_log_name(folder),
         files=tuple(parts[number] for number in numbers),
         missing=max(missing, 0),
         in_progress=running,

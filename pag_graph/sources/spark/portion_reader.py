@@ -62,7 +62,7 @@ class _OwnReading(Reading):
         self._own_start, self._own_end = self._task_start, self._task_end
         self.handlers["SparkListenerTaskEnd"] = self._end_of_own
         for name, unit_handler in units.handlers().items():
-            self.handlers[name] = _both(self.handlers.get(name, self._unknown), unit_handler)
+            self.handlers[name] = _handled_by_both(self.handlers.get(name, self._unknown), unit_handler)
 
     def _end_of_own(self, event: dict[str, Any]) -> None:
         """Leave out the end of a task that an earlier portion has given up."""
@@ -78,7 +78,7 @@ class _OwnReading(Reading):
         self.unknown[name] = self.unknown.get(name, 0) + 1
 
 
-def _both(handler: Callable[[dict[str, Any]], None], unit_handler: Callable[[dict[str, Any]], None]) -> Any:
+def _handled_by_both(handler: Callable[[dict[str, Any]], None], unit_handler: Callable[[dict[str, Any]], None]) -> Any:
     def call(event: dict[str, Any]) -> None:
         handler(event)
         unit_handler(event)
@@ -179,7 +179,7 @@ class PortionReader:
             return None
         log = self._result(in_progress=in_progress)
         begin, end = find_extent(log, [])
-        return Portion(self._fitted(log, begin, log.end_ms), begin, end, last=True)
+        return Portion(self._within_portion(log, begin, log.end_ms), begin, end, last=True)
 
     def _cut(self) -> Portion:
         reading = self._reading
@@ -194,7 +194,7 @@ class PortionReader:
         last_completed = log.jobs["completed_ms"].max()
         end = max(end, last_completed + 1 if isinstance(last_completed, int) else end)
         begin = origin if begin_ms is None else begin_ms
-        portion = Portion(self._fitted(log, begin, end), begin, end, last=False)
+        portion = Portion(self._within_portion(log, begin, end), begin, end, last=False)
         self._begin_ms = end
         self.units.cut()
         stay = (
@@ -217,7 +217,7 @@ class PortionReader:
             _move(log, begin)
         return log
 
-    def _fitted(self, log: SparkLog, begin: int, end: int | None) -> SparkLog:
+    def _within_portion(self, log: SparkLog, begin: int, end: int | None) -> SparkLog:
         return replace(log, start_ms=begin, end_ms=end, unit=self.units.unit, portion=True)
 
     def _carried(self) -> dict[str, Any]:

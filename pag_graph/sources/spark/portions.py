@@ -89,7 +89,7 @@ class Portions:
         for _, table in mapped.events():
             rows = numbers.told(pl.DataFrame(table), begin_ns, born)
             if rows.height:
-                rows = _numbered(rows, seq)
+                rows = _with_seq(rows, seq)
                 events += rows.height
                 yield rows.to_arrow()
         self.carried = self._after(mapped, numbers, origin, seq, events)
@@ -146,14 +146,14 @@ class Portions:
             first_core.setdefault(process, number)
         processes = pa.array([first_core[process] if process else 0 for process in local], workers["process"].type)
         workers = workers.set_column(workers.column_names.index("process"), "process", processes)
-        self.workers = _more(self.workers, workers, "worker", numbers, is_new)
+        self.workers = _appended(self.workers, workers, "worker", numbers, is_new)
         operators = mapped.operator_table
         open_operators = carried.open_operators
         addresses = operators["address"].to_pylist()
         is_new_operator = np.array([address not in open_operators for address in addresses])
         of_operators = np.array([open_operators.get(address, -1) for address in addresses], np.int64)
         of_operators[is_new_operator] = np.arange(is_new_operator.sum()) + carried.operators
-        self.operators = _more(self.operators, operators, "operator", of_operators, is_new_operator)
+        self.operators = _appended(self.operators, operators, "operator", of_operators, is_new_operator)
         channels = mapped.channels
         channel_numbers = channels["channel"].to_numpy()
         shuffles = max(0, carried.channels - _FIXED)
@@ -166,7 +166,7 @@ class Portions:
                 [None if operator is None else int(of_operators[operator]) for operator in column], pa.int64()
             )
             channels = channels.set_column(place, end, moved)
-        self.channels = _more(self.channels, channels, "channel", of_channels, is_new_channel)
+        self.channels = _appended(self.channels, channels, "channel", of_channels, is_new_channel)
         return _Numbers(numbers, of_operators, carried, shuffles)
 
     def _after(self, mapped: Mapped, numbers: _Numbers, origin: int, seq: dict[int, int], events: int) -> Carried:
@@ -191,8 +191,8 @@ class Portions:
             epochs=carried.epochs + len(mapped.epochs.ends),
             events=carried.events + events,
             tasks=carried.tasks + schedule.tasks.height,
-            lane_messages=carried.lane_messages + _most(sparse_points, LANES),
-            executor_messages=carried.executor_messages + _most(sparse_points, EXECUTORS),
+            lane_messages=carried.lane_messages + _numbers_used(sparse_points, LANES),
+            executor_messages=carried.executor_messages + _numbers_used(sparse_points, EXECUTORS),
             shuffle_messages=carried.shuffle_messages + mapped.shuffles.messages.height,
             lanes=len(schedule.lanes),
             workers=self.workers.num_rows,
@@ -231,9 +231,9 @@ class _Numbers:
             .otherwise(carried.tasks)
         )
         rows = rows.with_columns(
-            worker=_moved(rows["worker"], self.workers).cast(pl.Int32),
-            peer=_moved(rows["peer"], self.workers).cast(pl.Int32),
-            operator=_moved(rows["operator"], self.operators),
+            worker=_renumbered(rows["worker"], self.workers).cast(pl.Int32),
+            peer=_renumbered(rows["peer"], self.workers).cast(pl.Int32),
+            operator=_renumbered(rows["operator"], self.operators),
             channel=pl.when(channel >= FIRST_SHUFFLE).then(channel + self._shuffles).otherwise(channel),
             message_seq=pl.col("message_seq") + number,
             epoch=pl.col("epoch") + carried.epochs,
@@ -243,7 +243,7 @@ class _Numbers:
         return rows.filter(~born_before.fill_null(value=False))
 
 
-def _moved(column: pl.Series, numbers: I64) -> pl.Series:
+def _renumbered(column: pl.Series, numbers: I64) -> pl.Series:
     """Return the numbers that stand for those of a column; null where there is none."""
     none = column.is_null()
     return pl.DataFrame({"n": numbers[column.fill_null(0).to_numpy()], "none": none}).select(
@@ -251,7 +251,7 @@ def _moved(column: pl.Series, numbers: I64) -> pl.Series:
     )[column.name]
 
 
-def _numbered(rows: pl.DataFrame, seq: dict[int, int]) -> pl.DataFrame:
+def _with_seq(rows: pl.DataFrame, seq: dict[int, int]) -> pl.DataFrame:
     """Return rows with their numbers: each worker's from where its log is, which goes on."""
     rows = rows.with_columns(seq=pl.int_range(pl.len(), dtype=pl.Int64).over("worker"))
     workers, counts = np.unique(rows["worker"].to_numpy(), return_counts=True)
@@ -262,14 +262,14 @@ def _numbered(rows: pl.DataFrame, seq: dict[int, int]) -> pl.DataFrame:
     return rows.with_columns(seq=pl.col("seq") + pl.Series(base[rows["worker"].to_numpy()]))
 
 
-def _more(table: pa.Table, rows: pa.Table, key: str, numbers: I64, is_new: NDArray[np.bool_]) -> pa.Table:
+def _appended(table: pa.Table, rows: pa.Table, key: str, numbers: I64, is_new: NDArray[np.bool_]) -> pa.Table:
     """Add the rows that are new to a table, under their numbers."""
     column = rows.schema.field(key)
     numbered = rows.set_column(rows.column_names.index(key), column, pa.array(numbers, column.type))
     return pa.concat_tables([table, numbered.filter(pa.array(is_new)).cast(table.schema)])
 
 
-def _most(sparse_points: pl.DataFrame, channel: int) -> int:
+def _numbers_used(sparse_points: pl.DataFrame, channel: int) -> int:
     """Return how many numbers the messages of a channel of the driver use."""
     largest = sparse_points.filter(pl.col("channel") == channel)["number"].max()
     return int(largest) + 1 if isinstance(largest, int) else 0

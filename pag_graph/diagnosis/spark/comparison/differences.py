@@ -65,8 +65,8 @@ def differences(new: SparkAnswer, base: SparkAnswer, pairs: Sequence[Pair]) -> l
             "executors in all",
             *(str(spark_answer.mapped.schedule.executors.height) for spark_answer in (new, base)),
         ),
-        ("input", "bytes that scans read", *(str(_read(spark_answer, _BYTES)) for spark_answer in (new, base))),
-        ("input", "files that scans read", *(str(_read(spark_answer, _FILES)) for spark_answer in (new, base))),
+        ("input", "bytes that scans read", *(str(_driver_sum(spark_answer, _BYTES)) for spark_answer in (new, base))),
+        ("input", "files that scans read", *(str(_driver_sum(spark_answer, _FILES)) for spark_answer in (new, base))),
     ]
     unlike += [Difference(*statement) for statement in stated if statement[2] != statement[3]]
     return unlike + _scans(new, base, pairs) + _plans(new, base)
@@ -76,7 +76,7 @@ def _settings(new: SparkAnswer, base: SparkAnswer) -> list[Difference]:
     new_settings, base_settings = settings_of(new.log), settings_of(base.log)
     unlike = []
     for name in new_settings:
-        spelt = [_spelt(settings[name]) for settings in (new_settings, base_settings)]
+        spelt = [_setting_text(settings[name]) for settings in (new_settings, base_settings)]
         if name in _NAMES_OF_RUNS:
             continue
         if spelt[0] != spelt[1]:
@@ -89,7 +89,7 @@ def _settings(new: SparkAnswer, base: SparkAnswer) -> list[Difference]:
     return unlike
 
 
-def _spelt(setting: dict[str, Any]) -> str:
+def _setting_text(setting: dict[str, Any]) -> str:
     value = "unknown" if setting["value"] is None else str(setting["value"])
     changed = Counter((setting.get("queries") or {}).values())
     per_query = ", ".join(
@@ -98,7 +98,7 @@ def _spelt(setting: dict[str, Any]) -> str:
     return f"{value} ({per_query})" if per_query else value
 
 
-def _read(spark_answer: SparkAnswer, metric: str) -> int:
+def _driver_sum(spark_answer: SparkAnswer, metric: str) -> int:
     rows = metrics_once(spark_answer.log)
     return int(rows.filter(rows["metric"] == metric)["driver_value"].sum() or 0)
 
