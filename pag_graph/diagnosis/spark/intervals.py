@@ -40,16 +40,18 @@ def without(intervals: Iterable[Interval], cut: Iterable[Interval]) -> list[Inte
     """
     remaining: list[Interval] = []
     holes = united(cut)
+    first = 0
     for start, end in united(intervals):
-        reached = start
-        for low, high in holes:
-            if high <= reached:
-                continue
-            if low >= end:
-                break
+        # Holes that end before this interval end before all that follow.
+        while first < len(holes) and holes[first][1] <= start:
+            first += 1
+        reached, place = start, first
+        while place < len(holes) and holes[place][0] < end:
+            low, high = holes[place]
             if low > reached:
                 remaining.append((reached, low))
             reached = max(reached, high)
+            place += 1
         if reached < end:
             remaining.append((reached, end))
     return remaining

@@ -45,6 +45,8 @@ class JobPlan:
     """Job that must have begun; -1 for none."""
     gap_ns: int = 0
     """The driver's own time after these, or from the origin if there are none."""
+    not_before_ns: int = 0
+    """The earliest that it begins, whatever ended sooner: its input, or the stream's trigger, comes by the clock."""
     tail_ns: int = 0
     """Time from the end of the last stage to the job's; all of its time if it has no stage."""
 
@@ -185,7 +187,7 @@ class _Run:
             heapq.heappush(self.events, (group.since, _CORE, self.bounds[group_number], 0))
         for index, job in enumerate(plan.jobs):
             if not job.after and job.begun < 0:
-                heapq.heappush(self.events, (job.gap_ns, _JOB, index, 0))
+                self._job_comes(0, index)
         while self.events:
             now = self.events[0][0]
             while self.events and self.events[0][0] == now:
@@ -220,7 +222,12 @@ class _Run:
     def _job_waits_less(self, now: int, job: int) -> None:
         self.job_left[job] -= 1
         if not self.job_left[job]:
-            heapq.heappush(self.events, (now + self.plan.jobs[job].gap_ns, _JOB, job, 0))
+            self._job_comes(now, job)
+
+    def _job_comes(self, ready_ns: int, job: int) -> None:
+        """Let a job begin for which nothing but the driver, and the clock, is waited from an instant on."""
+        job_plan = self.plan.jobs[job]
+        heapq.heappush(self.events, (max(ready_ns + job_plan.gap_ns, job_plan.not_before_ns), _JOB, job, 0))
 
     def _job_done(self, end_ns: int, job: int) -> None:
         self.job_end[job] = end_ns
@@ -229,7 +236,7 @@ class _Run:
             self.job_left[next_job] -= 1
             if not self.job_left[next_job]:
                 latest = max(self.job_end[before] for before in self.plan.jobs[next_job].after)
-                heapq.heappush(self.events, (latest + self.plan.jobs[next_job].gap_ns, _JOB, next_job, 0))
+                self._job_comes(latest, next_job)
 
     def _stage_begins(self, now: int, stage: int) -> None:
         if not self.open_tasks[stage]:

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from pag_graph.sources.spark.mapping import Mapped
     from pag_graph.sources.spark.schedule import Schedule
 
-__all__ = ["executions_of", "stream_pauses", "with_pauses"]
+_BACK_TO_BACK = 0.95
+"""Part of the spacing of batches from which on one follows the other at once."""
+_MOSTLY = 0.8
+"""Part of the batches of which this must be so."""
+_LEAST_PAUSE_MS = 100
+"""Less between two batches is no pause: Spark looks for input every 10 ms, and the driver may be slow."""
+
+__all__ = ["executions_of", "follow_at_once", "stream_pauses", "with_pauses"]
 
 
 def executions_of(schedule: Schedule) -> dict[int, Interval]:
@@ -33,8 +40,23 @@ def executions_of(schedule: Schedule) -> dict[int, Interval]:
     }
 
 
+def follow_at_once(batches: pl.DataFrame) -> bool:
+    """Say whether the batches of one stream, by their begin, mostly followed one another at once.
+
+    Parameters
+    ----------
+    batches
+        One row per batch: `started_ms` and `trigger_ms`.
+    """
+    spacing = batches["started_ms"].diff().shift(-1)
+    directly = (batches["trigger_ms"] >= _BACK_TO_BACK * spacing).drop_nulls()
+    return int(directly.sum()) >= _MOSTLY * directly.len()
+
+
 def stream_pauses(schedule: Schedule) -> list[Interval]:
-    """Return when no stream had anything to do: all had ended a batch, and the next one of each had not begun.
+    """Return when no stream had anything to do: all had ended a batch, and the next one of each began later.
+
+    A stream whose batches mostly follow one another at once does not pause: what is between them is the driver's doing.
 
     Parameters
     ----------
@@ -46,21 +68,19 @@ def stream_pauses(schedule: Schedule) -> list[Interval]:
     list of Interval
         In time order, without the time of jobs and SQL executions.
     """
-    progress, origin = schedule.log.progress, schedule.origin_ms
-    if not progress.height:
+    progress = schedule.log.progress.filter(pl.col("query").is_not_null()).sort("query", "started_ms")
+    pauses: list[Interval] = []
+    batches: list[Interval] = []
+    for stream in progress.partition_by("query", maintain_order=True):
+        starts = [(started - schedule.origin_ms) * MS for started in stream["started_ms"].to_list()]
+        spans = [(start, start + took * MS) for start, took in zip(starts, stream["trigger_ms"].to_list(), strict=True)]
+        batches += spans
+        if not follow_at_once(stream):
+            between = zip((end for _, end in spans), starts[1:], strict=False)
+            pauses += [(end, start) for end, start in between if start - end >= _LEAST_PAUSE_MS * MS]
+    if not pauses:
         return []
-    batches = (
-        progress.filter(pl.col("query").is_not_null())
-        .select(
-            "query",
-            start=(pl.col("started_ms") - origin) * MS,
-            end=(pl.col("started_ms") + pl.col("trigger_ms") - origin) * MS,
-        )
-        .sort("query", "start")
-        .with_columns(next_start=pl.col("start").shift(-1).over("query"))
-    )
-    pauses = batches.filter(pl.col("next_start") > pl.col("end")).select("end", "next_start").iter_rows()
-    busy = [*batches.select("start", "end").iter_rows(), *executions_of(schedule).values()]
+    busy = [*batches, *executions_of(schedule).values()]
     return without(pauses, [*busy, *((job.start_ns, job.end_ns) for job in schedule.jobs)])
 
 

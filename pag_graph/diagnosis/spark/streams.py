@@ -9,6 +9,7 @@ import polars as pl
 from pag_graph.diagnosis.spark.changes import Change, of_program, of_setting
 from pag_graph.diagnosis.spark.intervals import length, united
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.diagnosis.spark.pauses import follow_at_once
 from pag_graph.diagnosis.spark.suspicions import Suspicion
 from pag_graph.sources.spark.placing import MS
 from pag_graph.sources.spark.settings import setting
@@ -21,10 +22,6 @@ __all__ = ["batch_frames", "stream_suspicions", "streams"]
 
 _FEWEST = 10
 """A trend needs so many batches."""
-_BACK_TO_BACK = 0.95
-"""Part of the spacing of batches from which on one follows the other at once."""
-_MOSTLY = 0.8
-"""Part of the batches of which this must be so."""
 _GROWN = 2.0
 """State has grown if the last third of batches has so many times the rows of the first."""
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -65,9 +62,7 @@ def _at_once(batches: pl.DataFrame) -> bool:
     """Say whether the batches of a stream followed one another at once."""
     if batches.height < _FEWEST:
         return False
-    spacing = batches["started_ms"].diff().shift(-1)
-    directly = (batches["trigger_ms"] >= _BACK_TO_BACK * spacing).drop_nulls()
-    return int(directly.sum()) >= _MOSTLY * directly.len()
+    return follow_at_once(batches)
 
 
 def _frames(look: Look, batches: pl.DataFrame) -> list[Interval]:

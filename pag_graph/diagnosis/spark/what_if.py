@@ -5,6 +5,7 @@ Definitions stand in `docs/spark.md`, "What if".
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import polars as pl
 from pag_graph.diagnosis.spark.cores import predict_cores, steady
 from pag_graph.diagnosis.spark.crowding import LEAST, MOST, Crowding
 from pag_graph.diagnosis.spark.driver_time import driver_gaps
-from pag_graph.diagnosis.spark.intervals import length, without
+from pag_graph.diagnosis.spark.intervals import length
 from pag_graph.diagnosis.spark.list_schedule import list_schedule
 from pag_graph.diagnosis.spark.pauses import stream_pauses
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pag_graph.diagnosis.spark.causes import Diagnosis
+    from pag_graph.diagnosis.spark.list_schedule import WorkPlan
     from pag_graph.diagnosis.spark.look import Estimate
     from pag_graph.sources.spark.mapping import Mapped
 
@@ -171,13 +173,22 @@ def what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list[
     for change, durations in changed.items():
         end = list_schedule(plan, cores, durations=durations)
         predicted.append(WhatIf(change, diagnosis.estimate(end), diagnosis.estimate(base - end)))
-    gaps = length(without(driver_gaps(schedule), stream_pauses(schedule)))
-    saving = diagnosis.estimate(gaps, measured=True)
-    predicted.append(WhatIf("no driver work between and after jobs", diagnosis.estimate(base - gaps), saving))
+    saved = length(driver_gaps(schedule))
+    if stream_pauses(schedule):
+        # What comes by the clock comes no sooner.
+        saved = base - list_schedule(_without_driver(plan), cores)
+    saving = diagnosis.estimate(saved, measured=True)
+    predicted.append(WhatIf("no driver work between and after jobs", diagnosis.estimate(base - saved), saving))
     return sorted(
         (what_if for what_if in predicted if what_if.saving.ns > 0),
         key=lambda what_if: (-what_if.saving.ns, what_if.change),
     )
+
+
+def _without_driver(plan: WorkPlan) -> WorkPlan:
+    """Return the same work without the driver's own between jobs, and after them."""
+    jobs = (replace(job, gap_ns=0) if job.after or job.begun >= 0 else job for job in plan.jobs)
+    return replace(plan, jobs=tuple(jobs), tail_ns=0)
 
 
 def _on_path(mapped: Mapped, steps: pl.DataFrame) -> list[tuple[int, int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +12,14 @@ import polars as pl
 
 from pag_graph.diagnosis.spark.cores import registered_slots
 from pag_graph.diagnosis.spark.list_schedule import Cores, JobPlan, StagePlan, WorkPlan
+from pag_graph.diagnosis.spark.pauses import stream_pauses
 from pag_graph.sources.spark.schedule import MS
 from pag_graph.sources.spark.shuffles import stage_parents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pag_graph.diagnosis.spark.intervals import Interval
     from pag_graph.sources.spark.schedule import Schedule
 
 __all__ = ["plan_work"]
@@ -41,11 +45,14 @@ def plan_work(schedule: Schedule) -> WorkPlan:
     for stage in stages:
         last_end[stage.job] = max(last_end.get(stage.job, 0), spans[stage.key].end)
     preds = _job_preds(schedule)
+    paused = _Pauses(stream_pauses(schedule))
     jobs = []
     for index, job in enumerate(schedule.jobs):
         after, begun_job, gap = preds[index]
         tail = job.end_ns - min(max(last_end.get(index, job.start_ns), job.start_ns), job.end_ns)
-        jobs.append(JobPlan(after=after, begun=begun_job, gap_ns=gap, tail_ns=tail))
+        pause = paused.within(job.start_ns - gap, job.start_ns)
+        earliest = job.start_ns if pause else 0
+        jobs.append(JobPlan(after=after, begun=begun_job, gap_ns=gap - pause, not_before_ns=earliest, tail_ns=tail))
     last_jobs, tail = _ending(schedule)
     follows, offsets = _retries(tasks, {number: spans[stage.key].begin for stage in stages for number in stage.tasks})
     return WorkPlan(
@@ -57,6 +64,22 @@ def plan_work(schedule: Schedule) -> WorkPlan:
         last=last_jobs,
         tail_ns=tail,
     )
+
+
+class _Pauses:
+    """When streams had nothing to do: what follows came by the clock, and not because something else had ended."""
+
+    def __init__(self, pauses: Sequence[Interval]) -> None:
+        self._starts, self._ends = [start for start, _ in pauses], [end for _, end in pauses]
+        self._before = [0, *accumulate(end - start for start, end in pauses)]
+
+    def within(self, start: int, end: int) -> int:
+        """Return how much of an interval they are."""
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        if first >= last:
+            return 0
+        cut = max(0, start - self._starts[first]) + max(0, self._ends[last - 1] - end)
+        return self._before[last] - self._before[first] - cut
 
 
 @dataclass(slots=True)

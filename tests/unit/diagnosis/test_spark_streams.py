@@ -9,8 +9,12 @@ import pytest
 
 from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
+from pag_graph.diagnosis.spark.cores import recorded_cores
+from pag_graph.diagnosis.spark.list_schedule import list_schedule
+from pag_graph.diagnosis.spark.work_plan import plan_work
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles, find_logs
+from pag_graph.sources.spark.placing import MS
 from pag_graph.sources.spark.reader import read_log
 from tests.support.spark_logs import ORIGIN_MS, EventLog
 
@@ -116,9 +120,32 @@ def test_a_path_tells_pauses_of_streams_from_the_drivers_work(tmp_path: Path) ->
     assert sum(by_activity.values()) == told_of.diagnosis.span_ns
     assert told_of.steps["duration_ns"].sum() == told_of.diagnosis.span_ns
     assert sum(row["path_ns"] for row in told_of.plan_nodes) == told_of.diagnosis.span_ns
-    # Nothing else would be sooner without the driver's work than what it took.
-    (without_driver,) = [what_if for what_if in told_of.what_if if what_if.change.startswith("no driver work")]
-    assert without_driver.saving.ns < told_of.diagnosis.active_ns - pauses
+    # Whatever is sooner, the next batch comes by the clock: only the last one, and what follows it, ends earlier.
+    assert told_of.diagnosis.simulated_ns == told_of.diagnosis.span_ns
+    assert all(what_if.saving.ns <= 2_000_000_000 for what_if in told_of.what_if)
+
+
+def test_batches_that_follow_at_once_come_sooner_where_they_can(tmp_path: Path) -> None:
+    schedule = map_log(read_log(LogFiles(name="log", files=(stream(4, pause=10).write(tmp_path / "log"),)))).schedule
+    assert not any(job.not_before_ns for job in plan_work(schedule).jobs)
+
+
+def test_a_stream_that_is_late_has_pauses_to_catch_up(tmp_path: Path) -> None:
+    schedule = map_log(read_log(LogFiles(name="log", files=(stream(4, pause=500).write(tmp_path / "log"),)))).schedule
+    plan = plan_work(schedule)
+    assert [job.not_before_ns // MS for job in plan.jobs] == [0, 1_700, 3_200, 4_700]
+    cores = recorded_cores(schedule)
+    recorded_end = list_schedule(plan, cores)
+    # A second more in the first batch is half a second in the second one, and nothing in the third.
+    durations = plan.durations.copy()
+    durations[0] += 1_000 * MS
+    assert list_schedule(plan, cores, durations=durations) == recorded_end
+    durations[-1] += 1_000 * MS
+    assert list_schedule(plan, cores, durations=durations) == recorded_end + 1_000 * MS
+    # More than all pauses is late in the end.
+    durations = plan.durations.copy()
+    durations[0] += 2_000 * MS
+    assert list_schedule(plan, cores, durations=durations) == recorded_end + 500 * MS
 
 
 def test_another_stream_that_works_meanwhile_is_no_pause(tmp_path: Path) -> None:
