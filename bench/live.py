@@ -145,13 +145,13 @@ def _ages(follower: Followed, tenth: int, epochs: int) -> dict[str, Any]:
     """Compare the second tenth of the epochs with the last one."""
     times = follower.timings["answered_ns"].to_numpy()
     early, late = (times[tenth], times[2 * tenth]), (times[epochs - tenth], times[min(epochs, len(times) - 1)])
-    spent = [follower.cpu_s(*span) / tenth * 1e3 for span in (early, late)]
+    cpu_ms = [follower.cpu_s(*span) / tenth * 1e3 for span in (early, late)]
     resident_mb = [follower.near(span[1]).resident_bytes / 1e6 for span in (early, late)]
     return {
-        "ms/epoch early": spent[0],
-        "ms/epoch late": spent[1],
+        "ms/epoch early": cpu_ms[0],
+        "ms/epoch late": cpu_ms[1],
         # Where all were answered with one commit there is nothing to compare.
-        "late/early (aim 1.2)": spent[1] / spent[0] if spent[0] else None,
+        "late/early (aim 1.2)": cpu_ms[1] / cpu_ms[0] if cpu_ms[0] else None,
         "MB early": resident_mb[0],
         "MB late": resident_mb[1],
         "MB late/early (aim 1.1)": resident_mb[1] / resident_mb[0],

@@ -65,15 +65,15 @@ def submit(script: Sequence[str], logs: Path) -> Path:
     # As users run Python: what it compiled once it does not compile again in every process.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(home)}
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, str(harness.ROOT / "spark_jobs" / script[0]), *script[1:]],
         check=False,
         capture_output=True,
         text=True,
         env={**environment, **python},
     )
-    if done.returncode:
-        message = f"{script[0]} failed: {done.stderr[-2000:]}"
+    if completed.returncode:
+        message = f"{script[0]} failed: {completed.stderr[-2000:]}"
         raise RuntimeError(message)
     (log,) = set(logs.iterdir()) - before
     return log
@@ -81,14 +81,14 @@ def submit(script: Sequence[str], logs: Path) -> Path:
 
 def report(log: Path) -> str:
     """Return what ``pag spark`` says of a log, without the log's name."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", "from pag_graph.cli.app import main; main()", "spark", str(log)],
         check=True,
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": _WIDTH},
     )
-    lines = [line.rstrip().replace(f" ({log.name}, ", " (") for line in done.stdout.strip().splitlines()]
+    lines = [line.rstrip().replace(f" ({log.name}, ", " (") for line in completed.stdout.strip().splitlines()]
     return "\n".join(lines)
 
 

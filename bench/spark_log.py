@@ -48,8 +48,8 @@ def make_large(target: Path, size: int) -> None:
     times = [e["Task Info"]["Launch Time"] for e in body if e["Event"] == "SparkListenerTaskStart"]
     finish = [e["Task Info"]["Finish Time"] for e in body if e["Event"] == "SparkListenerTaskEnd"]
     job = next(e for e in body if e["Event"] == "SparkListenerJobStart")
-    done = next(e for e in body if e["Event"] == "SparkListenerJobEnd")
-    span = max(*finish, done["Completion Time"]) - min(*times, job["Submission Time"])
+    job_end = next(e for e in body if e["Event"] == "SparkListenerJobEnd")
+    span = max(*finish, job_end["Completion Time"]) - min(*times, job["Submission Time"])
     step = span * _TASKS + 1000
     written_bytes = copy = 0
     with target.open("wb") as log:
@@ -74,20 +74,20 @@ def _shifted(event: dict[str, Any], copy: int, step: int, span: int) -> list[byt
     if name in {"SparkListenerTaskStart", "SparkListenerTaskEnd"}:
         task_events = []
         for place in range(_TASKS):
-            moved = {**event, "Stage ID": event["Stage ID"] + 1000 * copy}
+            copied_event = {**event, "Stage ID": event["Stage ID"] + 1000 * copy}
             info = dict(event["Task Info"])
             info["Task ID"] += (copy * _TASKS + place) * 100_000
             info["Index"] += place * 1000
             for key in ("Launch Time", "Finish Time", "Getting Result Time"):
                 if info.get(key):
                     info[key] += shift + place * span
-            moved["Task Info"] = info
-            task_events.append(orjson.dumps(moved) + b"\n")
+            copied_event["Task Info"] = info
+            task_events.append(orjson.dumps(copied_event) + b"\n")
         return task_events
     late = shift + span * (_TASKS - 1)
-    moved = dict(event)
-    if "Stage Info" in moved:
-        info = dict(moved["Stage Info"])
+    copied_event = dict(event)
+    if "Stage Info" in copied_event:
+        info = dict(copied_event["Stage Info"])
         info["Stage ID"] += 1000 * copy
         info["Parent IDs"] = [parent + 1000 * copy for parent in info["Parent IDs"]]
         info["Number of Tasks"] *= _TASKS
@@ -95,34 +95,34 @@ def _shifted(event: dict[str, Any], copy: int, step: int, span: int) -> list[byt
         for key, shift_ms in (("Submission Time", shift), ("Completion Time", late)):
             if key in info:
                 info[key] += shift_ms
-        moved["Stage Info"] = info
-    if "Job ID" in moved:
-        moved["Job ID"] += 1000 * copy
-        if "Submission Time" in moved:
-            moved["Submission Time"] += shift
-            moved["Stage IDs"] = [stage + 1000 * copy for stage in moved["Stage IDs"]]
-            moved["Stage Infos"] = [
+        copied_event["Stage Info"] = info
+    if "Job ID" in copied_event:
+        copied_event["Job ID"] += 1000 * copy
+        if "Submission Time" in copied_event:
+            copied_event["Submission Time"] += shift
+            copied_event["Stage IDs"] = [stage + 1000 * copy for stage in copied_event["Stage IDs"]]
+            copied_event["Stage Infos"] = [
                 {
                     **info,
                     "Stage ID": info["Stage ID"] + 1000 * copy,
                     "Parent IDs": [parent + 1000 * copy for parent in info["Parent IDs"]],
                 }
-                for info in moved["Stage Infos"]
+                for info in copied_event["Stage Infos"]
             ]
-            properties = dict(moved.get("Properties") or {})
+            properties = dict(copied_event.get("Properties") or {})
             for key in ("spark.sql.execution.id", "spark.sql.execution.root.id"):
                 if key in properties:
                     properties[key] = str(int(properties[key]) + 1000 * copy)
-            moved["Properties"] = properties
-        if "Completion Time" in moved:
-            moved["Completion Time"] += late
-    if "executionId" in moved:
-        moved["executionId"] += 1000 * copy
-        if moved.get("rootExecutionId") is not None:
-            moved["rootExecutionId"] += 1000 * copy
-        if "time" in moved:
-            moved["time"] += late if name.endswith("End") else shift
-    return [orjson.dumps(moved) + b"\n"]
+            copied_event["Properties"] = properties
+        if "Completion Time" in copied_event:
+            copied_event["Completion Time"] += late
+    if "executionId" in copied_event:
+        copied_event["executionId"] += 1000 * copy
+        if copied_event.get("rootExecutionId") is not None:
+            copied_event["rootExecutionId"] += 1000 * copy
+        if "time" in copied_event:
+            copied_event["time"] += late if name.endswith("End") else shift
+    return [orjson.dumps(copied_event) + b"\n"]
 
 
 _CHILD = """

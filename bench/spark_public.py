@@ -95,7 +95,7 @@ def count_log(files: Sequence[Path]) -> Counted:
     jobs: set[int] = set()
     ends: dict[int, dict[str, Any]] = {}
     starts: dict[int, dict[str, Any]] = {}
-    lost: dict[int, dict[str, Any]] = {}
+    lost_tasks: dict[int, dict[str, Any]] = {}
     removed: dict[str, int] = {}
     for name, event in _events(files):
         if name == "ApplicationStart":
@@ -119,14 +119,14 @@ def count_log(files: Sequence[Path]) -> Counted:
         elif name == "TaskEnd":
             number = event["Task Info"]["Task ID"]
             if (event.get("Task End Reason") or {}).get("Reason") == "Resubmitted":
-                lost[number] = event
+                lost_tasks[number] = event
             elif number in ends:
                 counted.facts["tasks"] += 1
                 counted.rules["tasks", "task_end_twice"] -= 1
             else:
                 ends[number] = event
     # A task that is only told of as resubmitted was there all the same.
-    ends |= {number: event for number, event in lost.items() if number not in ends}
+    ends |= {number: event for number, event in lost_tasks.items() if number not in ends}
     open_tasks = [event for number, event in starts.items() if number not in ends]
     finishes = [event["Task Info"]["Finish Time"] for event in ends.values()]
     launches = [event["Task Info"]["Launch Time"] for event in (*ends.values(), *open_tasks)]

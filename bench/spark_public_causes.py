@@ -228,9 +228,9 @@ def _output_commit(log: Recount, cause: dict[str, Any]) -> Checked:
 
 def _failed_job(log: Recount, cause: dict[str, Any]) -> Checked:
     failed = [number for number, job in log.jobs.items() if job[5] == "JobFailed"]
-    spent = _length(log.job_spans(failed), log.first, log.end) * _MS
+    span_ns = _length(log.job_spans(failed), log.first, log.end) * _MS
     stated_jobs = [cause["signal"]["job"], *cause["signal"]["same"], *cause["signal"]["followed"]]
-    return [("jobs", sorted(stated_jobs), sorted(failed)), ("span_ns", cause["signal"]["span_ns"], spent)]
+    return [("jobs", sorted(stated_jobs), sorted(failed)), ("span_ns", cause["signal"]["span_ns"], span_ns)]
 
 
 def _listing(log: Recount, cause: dict[str, Any]) -> Checked:

@@ -410,10 +410,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     runs_kept = [Run(**fields) for fields in orjson.loads(RESULT.read_bytes())["runs"]] if RESULT.exists() else []
     if options.run:
-        again: set[str] = set()
+        programs_run: set[str] = set()
         for run in run_all(options.pairs, options.only, options.half, options.lines):
-            if run.program not in again:
-                again.add(run.program)
+            if run.program not in programs_run:
+                programs_run.add(run.program)
                 runs_kept = [kept_run for kept_run in runs_kept if kept_run.program != run.program]
             runs_kept.append(run)
             # After each run: whoever stops this keeps what was measured.

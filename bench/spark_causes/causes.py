@@ -254,14 +254,14 @@ def driver_bound(spark: SparkSession, control: Control) -> None:
 
 def lost_executor(spark: SparkSession, control: Control) -> None:
     """Do even work, and kill an executor in the middle of it."""
-    tasks, done = control.size(20, 16, 26), control.size(8, 6, 12)
+    tasks, tasks_before = control.size(20, 16, 26), control.size(8, 6, 12)
 
     def kill() -> None:
         tracker = spark.sparkContext.statusTracker()
         end = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < end:
             stage = tracker.getStageInfo(0)
-            if stage is not None and stage.numCompletedTasks >= done:
+            if stage is not None and stage.numCompletedTasks >= tasks_before:
                 control.kill_executor(1)
                 return
             time.sleep(0.1)

@@ -75,17 +75,17 @@ def record(program: Program, role: Role, folder: Path, settings: Mapping[str, st
     bytes
         The log as text, scrubbed.
     """
-    logs, data = folder / "events", folder / "data" / (program.data or program.name)
+    logs, data_folder = folder / "events", folder / "data" / (program.data or program.name)
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
-    if not data.exists():
-        data.mkdir(parents=True)
+    if not data_folder.exists():
+        data_folder.mkdir(parents=True)
         if program.prepare is not None:
-            program.prepare(data)
+            program.prepare(data_folder)
     all_settings = {**program.settings, **(program.fixed_settings if role == "twin" else {}), **(settings or {})}
     spark = session(f"{program.name}-{role}", logs, all_settings)
     try:
-        program.run(spark, role, data)
+        program.run(spark, role, data_folder)
     finally:
         spark.stop()
     (log,) = logs.iterdir()

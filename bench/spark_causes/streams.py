@@ -65,11 +65,11 @@ def _stream(
     running = slow.writeStream.format("noop").queryName("stream").start()
     giving = threading.Thread(target=_give, args=(source, rows, over))
     giving.start()
-    end, acts_left, done = time.monotonic() + _PATIENCE_S, dict(acts), -1
+    end, acts_left, last_batch = time.monotonic() + _PATIENCE_S, dict(acts), -1
     try:
-        while time.monotonic() < end and done < batches:
-            done = -1 if running.lastProgress is None else running.lastProgress["batchId"]
-            for batch in [batch for batch in acts_left if done >= batch]:
+        while time.monotonic() < end and last_batch < batches:
+            last_batch = -1 if running.lastProgress is None else running.lastProgress["batchId"]
+            for batch in [batch for batch in acts_left if last_batch >= batch]:
                 acts_left.pop(batch)()
             time.sleep(0.1)
     finally:

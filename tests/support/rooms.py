@@ -79,8 +79,8 @@ class Plan:
 
 
 def _mean(places_above: Iterable[float]) -> float:
-    known = list(places_above)
-    return sum(known) / len(known) if known else _WIDTH / 2
+    place_list = list(places_above)
+    return sum(place_list) / len(place_list) if place_list else _WIDTH / 2
 
 
 def places(count: int) -> list[float]:

@@ -176,8 +176,8 @@ def _path_shares(pag: api.Pag) -> dict[str, float]:
     """Share of each type of activity in the critical paths of all rounds together."""
     rounds = pag.epochs.filter(pl.col("role") == "round")["epoch"].to_list()
     steps = pl.concat([pl.DataFrame(pag.critical_path(epoch=epoch).steps) for epoch in rounds])
-    spent = steps.group_by("type").agg(pl.col("duration_ns").sum())
-    return dict(spent.with_columns(pl.col("duration_ns") / pl.col("duration_ns").sum()).iter_rows())
+    type_ns = steps.group_by("type").agg(pl.col("duration_ns").sum())
+    return dict(type_ns.with_columns(pl.col("duration_ns") / pl.col("duration_ns").sum()).iter_rows())
 
 
 def _differences(logged: dict[str, float], inferred: dict[str, float]) -> dict[str, float]:

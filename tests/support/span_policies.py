@@ -274,7 +274,7 @@ class CrispTree:
         just: dict[str, list[Span]] = {kid["id"]: [] for kid in ordered}
         waiting: list[Span] = []
         for kid in ordered:
-            done = []
+            finished = []
             for later in waiting:
                 if kid["e"] > later["s"]:
                     continue
@@ -283,8 +283,8 @@ class CrispTree:
                 if not any(follows):
                     listed.append(kid)
                 elif all(follows):
-                    done.append(later)
-            waiting = [later for later in waiting if not any(later is other for other in done)] + [kid]
+                    finished.append(later)
+            waiting = [later for later in waiting if not any(later is other for other in finished)] + [kid]
         start, latest = block["first"]["s"], -1
 
         def gain(kid: Span) -> int:

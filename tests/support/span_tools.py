@@ -163,10 +163,10 @@ def our_values(table: SpanTable, service: str, operation: str) -> Record:
 
 
 def _run(command: Sequence[str], lines: Iterable[str] = (), cwd: Path | None = None) -> str:
-    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, cwd=cwd, check=False)
-    if done.returncode:
-        sys.exit(f"{command[0]} failed:\n{done.stderr[-2000:]}")
-    return done.stdout
+    completed = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, cwd=cwd, check=False)
+    if completed.returncode:
+        sys.exit(f"{command[0]} failed:\n{completed.stderr[-2000:]}")
+    return completed.stdout
 
 
 def _values(text: str) -> list[Any]:

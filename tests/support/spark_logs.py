@@ -343,13 +343,13 @@ def _check_order(rows: pl.DataFrame, edges: list[tuple[int, int]]) -> None:
         after[before].append(later)
         missing[later] += 1
     ready = [row for row in range(count) if not missing[row]]
-    done = 0
+    ordered = 0
     while ready:
         row = ready.pop()
-        done += 1
+        ordered += 1
         for later in after[row]:
             missing[later] -= 1
             if not missing[later]:
                 ready.append(later)
     stuck = [row for row in range(count) if missing[row]]
-    _require(done == count, "rows that cause each other", rows[stuck] if stuck else rows.head(0))
+    _require(ordered == count, "rows that cause each other", rows[stuck] if stuck else rows.head(0))

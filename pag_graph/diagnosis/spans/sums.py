@@ -139,10 +139,10 @@ def summed(parts: Iterable[Requests]) -> Sums:
     place = np.empty(rows.height, np.int64)
     place[rows["number"].to_numpy()] = np.arange(rows.height)
     by_request = pl.concat(paths)
-    moved = pl.Series(place[by_request["request"].to_numpy()], dtype=pl.UInt32)
+    places = pl.Series(place[by_request["request"].to_numpy()], dtype=pl.UInt32)
     return Sums(
         requests=rows.drop("start", "number"),
-        paths=by_request.with_columns(request=moved).sort("request", "operation"),
+        paths=by_request.with_columns(request=places).sort("request", "operation"),
         own=pl.concat(owns),
         call_paths=tree.made,
         calls=tree.sums[0],

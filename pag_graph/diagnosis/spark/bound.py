@@ -49,8 +49,8 @@ class Bound(NamedTuple):
         nodes = ", ".join(self.operators[:4])
         doing = f" ({nodes})" if nodes else ""
         resource_part = "" if self.resource_share is None else f", {self.resource_share:.0%} of its tasks' time"
-        spent = f"{seconds(self.path_ns)}, {self.share:.0%} of the time since the first job"
-        return f"{self.where}{doing}: {spent}; bound by {self.resource}{resource_part}"
+        time_part = f"{seconds(self.path_ns)}, {self.share:.0%} of the time since the first job"
+        return f"{self.where}{doing}: {time_part}; bound by {self.resource}{resource_part}"
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain values."""

@@ -27,17 +27,17 @@ def concurrency(look: Look) -> list[Cause]:
     """
     jobs = look.schedule.jobs
     together = _overlapping(look)
-    lost: dict[int, int] = {}
+    slowed_ns: dict[int, int] = {}
     longest = sorted(together, key=lambda index: (jobs[index].start_ns - jobs[index].end_ns, index))
     for index in longest[:_MOST_ALONE]:
         span = jobs[index].end_ns - jobs[index].start_ns
-        if not look.matters(span) or (lost and span <= max(lost.values())):
+        if not look.matters(span) or (slowed_ns and span <= max(slowed_ns.values())):
             break
-        lost[index] = max(0, span - _alone(look, index))
-    if not lost:
+        slowed_ns[index] = max(0, span - _alone(look, index))
+    if not slowed_ns:
         return []
-    worst = max(lost, key=lambda index: (lost[index], -index))
-    if not look.matters(lost[worst]):
+    worst = max(slowed_ns, key=lambda index: (slowed_ns[index], -index))
+    if not look.matters(slowed_ns[worst]):
         return []
     span = jobs[worst].end_ns - jobs[worst].start_ns
     numbers = [jobs[index].number for index in sorted(together)]
@@ -45,10 +45,10 @@ def concurrency(look: Look) -> list[Cause]:
     ellipsis = ", ..." if len(together) > _SHOWN else ""
     text = (
         f"{len(together)} jobs ({labels}{ellipsis}) overlapped and shared the cores: {jobs[worst].label} took"
-        f" {seconds(span)}, and would have taken {seconds(span - lost[worst])} alone."
+        f" {seconds(span)}, and would have taken {seconds(span - slowed_ns[worst])} alone."
     )
-    signal = {"jobs": numbers, "slowed_ns": {str(jobs[index].number): ns for index, ns in lost.items()}}
-    return [look.cause("concurrent_jobs", lost[worst], text, signal=signal, bound=True)]
+    signal = {"jobs": numbers, "slowed_ns": {str(jobs[index].number): ns for index, ns in slowed_ns.items()}}
+    return [look.cause("concurrent_jobs", slowed_ns[worst], text, signal=signal, bound=True)]
 
 
 def _overlapping(look: Look) -> set[int]:

@@ -264,16 +264,16 @@ def predict_cores(
     if not schedule.tasks.height or not schedule.cores:
         return []
     recorded = recorded_cores(schedule)
-    most = most_cores(recorded)
+    most_recorded = most_cores(recorded)
     warm, first_extra_ns = warm_up(schedule)
 
     def end(cores: Sequence[Cores], count: int | None = None) -> int:
         extra = 0 if count is None or more is None else more(count)
         return list_schedule(plan, cores, durations=np.maximum(warm + extra, 0), first=first_extra_ns)
 
-    predictions = [CorePrediction(most, end(recorded), recorded=True)]
-    numbers = {*counts, max(1, most // 2), most, 2 * most}
+    predictions = [CorePrediction(most_recorded, end(recorded), recorded=True)]
+    numbers = {*counts, max(1, most_recorded // 2), most_recorded, 2 * most_recorded}
     if steady(schedule):
-        numbers.discard(most)
+        numbers.discard(most_recorded)
     predictions += [CorePrediction(count, end(with_cores(schedule, count), count), recorded=False) for count in numbers]
     return sorted(predictions, key=lambda prediction: (prediction.cores, not prediction.recorded))

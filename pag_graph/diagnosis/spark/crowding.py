@@ -154,7 +154,7 @@ class Crowding:
         after = np.minimum(after, max(1.0, count / self.hosts))
         beyond = [np.maximum(at_once - sharing.processors, 0) / sharing.processors for at_once in (before, after)]
         alone_ns = self.cpu / np.where(beyond[0] > 0, sharing.inflation, 1.0)
-        lost = [
+        task_losses = [
             alone_ns * (sharing.share * excess + np.where(excess > 0, sharing.inflation - 1, 0.0)) for excess in beyond
         ]
-        return np.asarray(lost[1] - lost[0], np.int64)
+        return np.asarray(task_losses[1] - task_losses[0], np.int64)

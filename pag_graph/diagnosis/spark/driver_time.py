@@ -84,15 +84,15 @@ def _results(look: Look) -> Cause | None:
     """Results that were too large to come with the message of their task's end: the driver fetched them."""
     fetched = look.tasks.filter(pl.col("done") > pl.col("delivered"))
     spans = united(fetched.select("delivered", "done").iter_rows())
-    spent, sent = length(spans), int(fetched["result_bytes"].sum())
-    if not look.matters(spent):
+    fetching_ns, result_bytes = length(spans), int(fetched["result_bytes"].sum())
+    if not look.matters(fetching_ns):
         return None
     text = (
-        f"The driver fetched {sent / 2**20:,.0f} MiB of results of {fetched.height:,} tasks for {seconds(spent)}: they"
-        " were too large to come with the messages of the tasks' ends."
+        f"The driver fetched {result_bytes / 2**20:,.0f} MiB of results of {fetched.height:,} tasks for"
+        f" {seconds(fetching_ns)}: they were too large to come with the messages of the tasks' ends."
     )
-    signal = {"getting_result_ns": spent, "result_bytes": sent, "tasks": fetched.height}
-    return look.cause("collect_large", spent, text, signal=signal, bound=True, measured=True)
+    signal = {"getting_result_ns": fetching_ns, "result_bytes": result_bytes, "tasks": fetched.height}
+    return look.cause("collect_large", fetching_ns, text, signal=signal, bound=True, measured=True)
 
 
 def _listing(look: Look) -> Cause | None:
@@ -101,12 +101,12 @@ def _listing(look: Look) -> Cause | None:
     metrics = metrics_once(look.schedule.log).filter(pl.col("kind") == "timing")
     metadata = metrics.filter(pl.col("metric") == "metadata time")["driver_value"]
     in_scans = max(0, int(metadata.sum() or 0)) * MS
-    spent = min(length(united((job.start_ns, job.end_ns) for job in jobs)) + in_scans, look.active)
-    if not look.matters(spent):
+    listing_ns = min(length(united((job.start_ns, job.end_ns) for job in jobs)) + in_scans, look.active)
+    if not look.matters(listing_ns):
         return None
-    text = f"Listing files took {seconds(spent)}: {len(jobs)} jobs, and {seconds(in_scans)} on the driver."
+    text = f"Listing files took {seconds(listing_ns)}: {len(jobs)} jobs, and {seconds(in_scans)} on the driver."
     signal = {"jobs": [job.number for job in jobs], "metadata_ns": in_scans}
-    return look.cause("listing", spent, text, signal=signal, measured=True)
+    return look.cause("listing", listing_ns, text, signal=signal, measured=True)
 
 
 def _commits(look: Look, gaps: list[Interval], queries: dict[int, Interval]) -> tuple[list[Interval], Cause | None]:
@@ -123,18 +123,18 @@ def _commits(look: Look, gaps: list[Interval], queries: dict[int, Interval]) -> 
         (last_job_end[query], queries[query][1]) for query in sorted(writing & last_job_end.keys() & queries.keys())
     ]
     commits = common(gaps, tails)
-    spent = length(commits)
-    if not look.matters(spent):
+    committing_ns = length(commits)
+    if not look.matters(committing_ns):
         return commits, None
     stated = metrics_once(log).filter(pl.col("metric") == "job commit time")["driver_value"]
     text = (
-        f"Queries that write worked on for {seconds(spent)} after their last job, in which the driver commits the"
-        f" output ({len(tails)} quer{'ies' if len(tails) > 1 else 'y'})."
+        f"Queries that write worked on for {seconds(committing_ns)} after their last job, in which the driver commits"
+        f" the output ({len(tails)} quer{'ies' if len(tails) > 1 else 'y'})."
     )
-    signal: dict[str, Any] = {"queries": sorted(writing & last_job_end.keys()), "after_jobs_ns": spent}
+    signal: dict[str, Any] = {"queries": sorted(writing & last_job_end.keys()), "after_jobs_ns": committing_ns}
     if (commit := int(stated.sum() or 0)) > 0:
         signal["job_commit_ns"] = commit * MS
-    return commits, look.cause("output_commit", spent, text, signal=signal, bound=True, measured=True)
+    return commits, look.cause("output_commit", committing_ns, text, signal=signal, bound=True, measured=True)
 
 
 def _many_jobs(look: Look, gaps: list[Interval]) -> tuple[list[Interval], Cause | None]:
@@ -157,8 +157,8 @@ def _many_jobs(look: Look, gaps: list[Interval]) -> tuple[list[Interval], Cause 
             units.setdefault((job.name, kind), set()).add(unit)
     repeated = {kind: spans for kind, spans in small.items() if len(units[kind]) >= look.limits.small_jobs}
     between = common(gaps, [span for spans in repeated.values() for span in spans])
-    spent = length(between)
-    if not look.matters(spent):
+    driver_ns = length(between)
+    if not look.matters(driver_ns):
         return between, None
     (name, _), spans = max(repeated.items(), key=lambda site_spans: len(site_spans[1]))
     sites: dict[str, int] = {}
@@ -167,55 +167,55 @@ def _many_jobs(look: Look, gaps: list[Interval]) -> tuple[list[Interval], Cause 
     count = sum(map(len, repeated.values()))
     text = f"{count} jobs of less than {seconds(look.limits.small_job_ns)} each, one after the other"
     text += f" ({len(spans)} of them {name})" if name else ""
-    text += f": between them the driver worked for {seconds(spent)}."
-    signal = {"jobs": count, "call_sites": sites, "driver_ns": spent}
-    return between, look.cause("many_small_jobs", spent, text, signal=signal, bound=True, measured=True)
+    text += f": between them the driver worked for {seconds(driver_ns)}."
+    signal = {"jobs": count, "call_sites": sites, "driver_ns": driver_ns}
+    return between, look.cause("many_small_jobs", driver_ns, text, signal=signal, bound=True, measured=True)
 
 
 def _idle_shell(look: Look, idle: list[Interval]) -> Cause | None:
-    spent = length(idle)
-    if not look.matters(spent):
+    idle_ns = length(idle)
+    if not look.matters(idle_ns):
         return None
     text = (
-        f"{look.schedule.log.app_name} is an interactive session: {seconds(spent)} of {seconds(look.active)} since the"
-        f" first job passed outside of jobs and queries ({_stretches(idle)})."
+        f"{look.schedule.log.app_name} is an interactive session: {seconds(idle_ns)} of {seconds(look.active)} since"
+        f" the first job passed outside of jobs and queries ({_stretches(idle)})."
     )
     return look.cause(
-        "idle_shell", spent, text, signal={"idle_ns": spent, "stretches": len(idle)}, bound=True, measured=True
+        "idle_shell", idle_ns, text, signal={"idle_ns": idle_ns, "stretches": len(idle)}, bound=True, measured=True
     )
 
 
 def _stream_idle(look: Look, pauses: list[Interval]) -> Cause | None:
-    spent = length(pauses)
-    if not look.matters(spent):
+    idle_ns = length(pauses)
+    if not look.matters(idle_ns):
         return None
     text = (
-        f"Streams had nothing to do for {seconds(spent)} of {seconds(look.active)} since the first job"
+        f"Streams had nothing to do for {seconds(idle_ns)} of {seconds(look.active)} since the first job"
         f" ({_stretches(pauses)}): a batch had ended, and the next one had not begun."
     )
-    signal = {"idle_ns": spent, "stretches": len(pauses)}
-    return look.cause("stream_idle", spent, text, signal=signal, bound=True, measured=True)
+    signal = {"idle_ns": idle_ns, "stretches": len(pauses)}
+    return look.cause("stream_idle", idle_ns, text, signal=signal, bound=True, measured=True)
 
 
 def _unexplained(look: Look, unexplained: list[Interval], queries: list[Interval]) -> Cause | None:
     """Return what no part of the log explains."""
-    spent = length(unexplained)
-    if spent < look.limits.driver_share * look.active or not look.matters(spent):
+    driver_ns = length(unexplained)
+    if driver_ns < look.limits.driver_share * look.active or not look.matters(driver_ns):
         return None
     in_queries = length(common(unexplained, queries))
     text = (
-        f"The driver worked alone for {seconds(spent)} of {seconds(look.active)} since the first job"
-        f" ({_stretches(unexplained)}): {seconds(in_queries)} within SQL queries, {seconds(spent - in_queries)}"
+        f"The driver worked alone for {seconds(driver_ns)} of {seconds(look.active)} since the first job"
+        f" ({_stretches(unexplained)}): {seconds(in_queries)} within SQL queries, {seconds(driver_ns - in_queries)}"
         " outside of them."
     )
     signal = {
-        "driver_ns": spent,
+        "driver_ns": driver_ns,
         "stretches": len(unexplained),
         "in_queries_ns": in_queries,
         "result_bytes": int(look.tasks["result_bytes"].sum()),
         "getting_result_ns": int((look.tasks["done"] - look.tasks["delivered"]).sum()),
     }
-    return look.cause("driver_bound", spent, text, signal=signal, measured=True)
+    return look.cause("driver_bound", driver_ns, text, signal=signal, measured=True)
 
 
 def _stretches(intervals: list[Interval]) -> str:

@@ -71,5 +71,5 @@ def _cause(look: Look, group: list[Job], after: list[Job], lost: int) -> Cause:
 
 def _jobs(jobs: list[Job]) -> str:
     labels = ", ".join(job.label.removeprefix("job ") for job in jobs[:_SHOWN])
-    others = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
-    return f"Job{'s' if len(jobs) > 1 else ''} {labels}{others}"
+    further = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
+    return f"Job{'s' if len(jobs) > 1 else ''} {labels}{further}"

@@ -203,8 +203,8 @@ def survey(
     read_by = hashlib.sha256(orjson.dumps([version("pag-graph"), asdict(limits)])).hexdigest()[:16]
     known_rows = {known_row["path"]: known_row for known_row in _rows_of(file)}
     read_now = 0
-    for done, (place, log) in enumerate(logs):
-        progress("reading logs", done, len(logs))
+    for logs_read, (place, log) in enumerate(logs):
+        progress("reading logs", logs_read, len(logs))
         key = _key(place, log, read_by)
         known_row = known_rows.get(key["path"])
         if known_row is None or any(known_row[name] != value for name, value in key.items()):

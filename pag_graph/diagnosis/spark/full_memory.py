@@ -32,8 +32,8 @@ def memory_under(look: Look) -> list[Cause]:
     rows = look.schedule.executors
     codes = [code for name, code in rows.select("executor", "code").iter_rows() if name in peaks]
     full = look.tasks["executor"].is_in(codes).to_numpy()
-    lost = [one_loss for one_loss in (collected(look), spilled(look)) if one_loss.keys]
-    full_heap_parts = [(one_loss.tasks, np.where(full[one_loss.tasks], one_loss.time, 0)) for one_loss in lost]
+    losses = [one_loss for one_loss in (collected(look), spilled(look)) if one_loss.keys]
+    full_heap_parts = [(one_loss.tasks, np.where(full[one_loss.tasks], one_loss.time, 0)) for one_loss in losses]
     if not full_heap_parts:
         return []
     changed = Shorter(full_heap_parts)

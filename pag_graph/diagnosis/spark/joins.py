@@ -160,20 +160,20 @@ def _exploded(look: Look, join: PlanNode) -> Cause | None:
         return None
     left, right = (rows or 0 for rows in sides)
     pairs = join.name in _PAIRS
-    made = left * right if pairs else join.total("number of output rows")
+    made_rows = left * right if pairs else join.total("number of output rows")
     if join.name == "CartesianProduct":
         # Each of its tasks reads a partition of both sides, so a side's rows count once for each of the other's.
         tasks = max(1, sum(look.by_stage[key].height for key in look.plans.stages([join])))
-        left, right, made = round(left / tasks**0.5), round(right / tasks**0.5), made // tasks
+        left, right, made_rows = round(left / tasks**0.5), round(right / tasks**0.5), made_rows // tasks
     larger = max(left, right, 1)
-    if made < look.limits.exploding_ratio * larger:
+    if made_rows < look.limits.exploding_ratio * larger:
         return None
     keys = sorted(look.plans.stages([join, *join.above()]))
-    share = 1 - larger / made
+    share = 1 - larger / made_rows
     flowing = max(0.0, 1 - larger / max(join.total("number of output rows"), 1))
     join_stages = look.plans.stages([join])
     comparing = (
-        made * look.limits.pair_ns / max(sum(look.plans.run_ns[key] for key in join_stages), 1) if pairs else 0.0
+        made_rows * look.limits.pair_ns / max(sum(look.plans.run_ns[key] for key in join_stages), 1) if pairs else 0.0
     )
     # Comparisons take time where the join runs, and rows wherever they flow.
     changed = look.cut(keys, lambda key: max(flowing, min(share, comparing)) if key in join_stages else flowing)
@@ -183,20 +183,22 @@ def _exploded(look: Look, join: PlanNode) -> Cause | None:
     stage = max(look.plans.stages([join]), key=lambda key: look.plans.run_ns[key])
     doing = "compares every row with every row" if pairs else "makes rows"
     text = (
-        f"{look.stage_name(*stage)}: {join.name} {doing}: {made:,} {'pairs' if pairs else 'rows'} of {left:,} and"
-        f" {right:,} rows, {made / larger:,.0f} for each of the larger side."
+        f"{look.stage_name(*stage)}: {join.name} {doing}: {made_rows:,} {'pairs' if pairs else 'rows'} of {left:,} and"
+        f" {right:,} rows, {made_rows / larger:,.0f} for each of the larger side."
     )
     signal = {
         "left_rows": left,
         "right_rows": right,
-        "made": made,
+        "made": made_rows,
         "output_rows": join.total("number of output rows"),
         "join": join.name,
         "query": join.execution,
     }
     proposed = "an equality of keys in the condition" if pairs else "a key that tells rows apart, or no duplicates"
     changes = (
-        of_program("the join", f"{join.name}, {made:,} of {larger:,}", proposed, f"stage {stage[0]}, {join.label}"),
+        of_program(
+            "the join", f"{join.name}, {made_rows:,} of {larger:,}", proposed, f"stage {stage[0]}, {join.label}"
+        ),
     )
     traps = ("All these rows can be wanted: whether they are is not in the log.",)
     facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}

@@ -338,8 +338,8 @@ class Look:
     def stage_name(self, stage: int, attempt: int = 0) -> str:
         """Return what people call a stage: its number and what it does."""
         _, _, doing = self._labels.get((stage, attempt), "").partition(": ")
-        again = f", attempt {attempt + 1}" if attempt else ""
-        return f"Stage {stage}{again}" + (f" ({doing})" if doing else "")
+        attempt_part = f", attempt {attempt + 1}" if attempt else ""
+        return f"Stage {stage}{attempt_part}" + (f" ({doing})" if doing else "")
 
     def ends(self, *, durations: I64 | None = None, **more: Any) -> int:
         """Return when the application ends if it is replayed, in nanoseconds from the origin.

@@ -31,9 +31,12 @@ def losses(look: Look) -> list[Cause]:
 
     Causes: ``lost_executor``, ``stage_retry``, ``task_retry``.
     """
-    lost = _LostTasks.of(look)
+    lost_tasks = _LostTasks.of(look)
     gone_executors = lost_executors(look)
-    causes = [_executors(look, lost, gone_executors) if gone_executors else _stages(look, lost), _attempts(look, lost)]
+    causes = [
+        _executors(look, lost_tasks, gone_executors) if gone_executors else _stages(look, lost_tasks),
+        _attempts(look, lost_tasks),
+    ]
     return [cause for cause in causes if cause is not None]
 
 
@@ -88,37 +91,39 @@ class _LostTasks:
         )
 
 
-def _executors(look: Look, lost: _LostTasks, gone_executors: list[dict[str, Any]]) -> Cause:
-    skip = frozenset({*lost.with_executor, *lost.fetching, *lost.retried, *_repeats(look.tasks)})
+def _executors(look: Look, lost_tasks: _LostTasks, gone_executors: list[dict[str, Any]]) -> Cause:
+    skip = frozenset({*lost_tasks.with_executor, *lost_tasks.fetching, *lost_tasks.retried, *_repeats(look.tasks)})
     # Had none gone, the first ones would have stayed, as many as there ever were at a time.
     saved = look.saved(skip=skip, cores=with_cores(look.schedule, max(1, most_cores(look.cores))))
-    wasted = int(look.tasks.filter(pl.col("number").is_in([*lost.with_executor, *lost.outputs]))["held"].sum())
+    wasted = int(
+        look.tasks.filter(pl.col("number").is_in([*lost_tasks.with_executor, *lost_tasks.outputs]))["held"].sum()
+    )
     names = ", ".join(executor["executor"] for executor in gone_executors[:_SHOWN])
     names += ", ..." if len(gone_executors) > _SHOWN else ""
     loss = most_common_loss([executor["reason"] for executor in gone_executors])
     reason = next((executor["reason"] for executor in gone_executors if loss_of(executor["reason"]) is loss), None)
     text = (
         f"Executor{_s(gone_executors)} {names} went while jobs ran ({reason or 'no reason given'}):"
-        f" {len(lost.with_executor)} running tasks and the output of {len(lost.outputs)} others were lost,"
-        f" {len(lost.retried)} tasks ran in stages done again."
+        f" {len(lost_tasks.with_executor)} running tasks and the output of {len(lost_tasks.outputs)} others were lost,"
+        f" {len(lost_tasks.retried)} tasks ran in stages done again."
     )
     signal = {
         "executors": [executor["executor"] for executor in gone_executors],
         "reason": reason,
         "loss": loss.name,
-        "lost_tasks": len(lost.with_executor),
-        "lost_outputs": len(lost.outputs),
-        "repeated_tasks": len(lost.retried),
+        "lost_tasks": len(lost_tasks.with_executor),
+        "lost_outputs": len(lost_tasks.outputs),
+        "repeated_tasks": len(lost_tasks.retried),
         "wasted_ns": wasted,
     }
     facts = {"signal": signal, "change": loss.advice, "traps": (loss.trap,) if loss.trap else ()}
     return look.cause("lost_executor", max(saved, 0), text, **facts)
 
 
-def _stages(look: Look, lost: _LostTasks) -> Cause | None:
-    if not lost.fetching and not lost.retried:
+def _stages(look: Look, lost_tasks: _LostTasks) -> Cause | None:
+    if not lost_tasks.fetching and not lost_tasks.retried:
         return None
-    saved = look.saved(skip=frozenset({*lost.fetching, *lost.retried}))
+    saved = look.saved(skip=frozenset({*lost_tasks.fetching, *lost_tasks.retried}))
     stages = sorted(
         {
             (int(stage_number), int(attempt))
@@ -130,26 +135,26 @@ def _stages(look: Look, lost: _LostTasks) -> Cause | None:
     first_stage = look.stage_name(*stages[0]) if stages else "A stage"
     further = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
     text = (
-        f"{first_stage}{further} ran again: {len(lost.fetching)} tasks could not fetch shuffle data, and"
-        f" {len(lost.retried)} tasks ran in further attempts."
+        f"{first_stage}{further} ran again: {len(lost_tasks.fetching)} tasks could not fetch shuffle data, and"
+        f" {len(lost_tasks.retried)} tasks ran in further attempts."
     )
-    signal = {"stages": numbers, "fetch_failures": len(lost.fetching), "repeated_tasks": len(lost.retried)}
+    signal = {"stages": numbers, "fetch_failures": len(lost_tasks.fetching), "repeated_tasks": len(lost_tasks.retried)}
     return look.cause("stage_retry", saved, text, stage=numbers[0] if numbers else None, signal=signal)
 
 
-def _attempts(look: Look, lost: _LostTasks) -> Cause | None:
-    if not lost.failing or any(job.succeeded is False for job in look.schedule.jobs):
+def _attempts(look: Look, lost_tasks: _LostTasks) -> Cause | None:
+    if not lost_tasks.failing or any(job.succeeded is False for job in look.schedule.jobs):
         return None
-    saved = look.saved(skip=frozenset(lost.failing))
-    failed_attempts = look.tasks.filter(pl.col("number").is_in(lost.failing))
+    saved = look.saved(skip=frozenset(lost_tasks.failing))
+    failed_attempts = look.tasks.filter(pl.col("number").is_in(lost_tasks.failing))
     wasted = int(failed_attempts["held"].sum())
     stages = sorted({int(stage) for stage in failed_attempts["stage"].to_list()})
     further = f" and {len(stages) - 1} more" if len(stages) > 1 else ""
     text = (
-        f"{look.stage_name(stages[0])}{further}: {len(lost.failing)} task attempts failed"
-        f" ({_most_common(lost.reasons)}); the time until then, {seconds(wasted)} of cores, was lost."
+        f"{look.stage_name(stages[0])}{further}: {len(lost_tasks.failing)} task attempts failed"
+        f" ({_most_common(lost_tasks.reasons)}); the time until then, {seconds(wasted)} of cores, was lost."
     )
-    signal = {"failed_attempts": len(lost.failing), "stages": stages, "wasted_ns": wasted}
+    signal = {"failed_attempts": len(lost_tasks.failing), "stages": stages, "wasted_ns": wasted}
     return look.cause("task_retry", saved, text, stage=stages[0], signal=signal)
 
 
@@ -163,9 +168,9 @@ def _most_common(texts: list[str]) -> str:
 
 def _repeats(tasks: pl.DataFrame) -> set[int]:
     """Return the tasks that repeat another one which succeeded."""
-    done = tasks.filter("succeeded").sort("done")
-    first_done = done.unique(["stage", "stage_attempt", "index"], keep="first", maintain_order=True)
-    return set(done.filter(~pl.col("number").is_in(first_done["number"].implode()))["number"].to_list())
+    succeeded = tasks.filter("succeeded").sort("done")
+    first_done = succeeded.unique(["stage", "stage_attempt", "index"], keep="first", maintain_order=True)
+    return set(succeeded.filter(~pl.col("number").is_in(first_done["number"].implode()))["number"].to_list())
 
 
 def speculation(look: Look) -> list[Cause]:
@@ -178,7 +183,7 @@ def speculation(look: Look) -> list[Cause]:
         return []
     keys = copies.select("stage", "stage_attempt", "index").unique()
     all_attempts = look.tasks.join(keys, on=["stage", "stage_attempt", "index"], how="semi")
-    lost = all_attempts.filter(~pl.col("succeeded"))
+    killed_attempts = all_attempts.filter(~pl.col("succeeded"))
     won = all_attempts.filter("succeeded")
     # Had the first attempts been like the others, no copy would have begun.
     typical = (
@@ -202,12 +207,12 @@ def speculation(look: Look) -> list[Cause]:
     text = (
         f"{look.stage_name(stage, attempt)}: speculation began {copies.height}"
         f" cop{'ies' if copies.height > 1 else 'y'} of slow tasks (task {indices}), {wins} of which won;"
-        f" {seconds(float(lost['held'].sum()))} of cores went into attempts that were killed."
+        f" {seconds(float(killed_attempts['held'].sum()))} of cores went into attempts that were killed."
     )
     signal = {
         "copies": copies.height,
         "won": wins,
-        "killed_ns": int(lost["held"].sum()),
+        "killed_ns": int(killed_attempts["held"].sum()),
         "indices": sorted(set(copies["index"].to_list()))[:50],
     }
     return [look.cause("speculation", saved, text, stage=stage, signal=signal)]

@@ -78,9 +78,9 @@ def _tiny(look: Look, stage: dict[str, Any], available: int) -> Cause | None:
     numbers, work = stage_tasks["number"].to_numpy(), stage_tasks["work"].to_numpy()
     between = look.between_ns.get(key, 0)
     held_ns = float(stage_tasks["held"].sum())
-    spent = held_ns + between * stage_tasks.height
+    spent_ns = held_ns + between * stage_tasks.height
     overhead = held_ns - float(work.sum()) + between * stage_tasks.height
-    if np.median(work) > limits.tiny_ns or overhead < limits.overhead_share * max(spent, 1.0):
+    if np.median(work) > limits.tiny_ns or overhead < limits.overhead_share * max(spent_ns, 1.0):
         return None
 
     def merged(durations: I64) -> None:
@@ -90,7 +90,7 @@ def _tiny(look: Look, stage: dict[str, Any], available: int) -> Cause | None:
     saved = look.saved_in([key], merged) + gaps
     if not look.matters(saved):
         return None
-    share = overhead / max(spent, 1.0)
+    share = overhead / max(spent_ns, 1.0)
     text = (
         f"{look.stage_name(*key)} had {stage['tasks']:,} tasks, of which the usual one worked"
         f" {seconds(float(np.median(work)))}: {share:.0%} of the cores' time went into launching and finishing them."

@@ -63,14 +63,14 @@ def _not_in_the_jvm(look: Look, key: tuple[int, int]) -> int:
     stage_tasks = look.by_stage[key]
     if not (stage_tasks["cpu_ns"] > 0).any():
         return 0
-    spent = (
+    outside_ns = (
         stage_tasks["run"]
         - stage_tasks["cpu_ns"]
         - stage_tasks["fetch_wait"]
         - stage_tasks["gc"]
         - stage_tasks["write"]
     )
-    return int(spent.clip(lower_bound=0).sum())
+    return int(outside_ns.clip(lower_bound=0).sum())
 
 
 def _cause(
@@ -87,10 +87,10 @@ def _cause(
     run = sum(look.plans.run_ns[key] for key in executing)
     names = sorted({node.name for node in nodes if worst in node.updates})
     further = f" and {len(executing) - 1} more" if len(executing) > 1 else ""
-    spent = sum(executing.values())
+    python_ns = sum(executing.values())
     doing = "executing Python code" if timed else "outside of the JVM, while Python works"
     text = (
-        f"{look.stage_name(*worst)}{further}: {spent / run:.0%} of the tasks' run time ({seconds(spent)} of"
+        f"{look.stage_name(*worst)}{further}: {python_ns / run:.0%} of the tasks' run time ({seconds(python_ns)} of"
         f" {seconds(run)}) went into {doing} ({', '.join(names)})."
     )
     node = max((node for node in nodes if worst in node.updates), key=lambda node: node.total(EXECUTES))
@@ -99,10 +99,10 @@ def _cause(
     if node.name == "BatchEvalPython" and setting(look.schedule.log, _ARROW, node.execution).value == "false":
         proposed.append(of_setting(look.schedule.log, _ARROW, "true", query=node.execution))
     signal = {
-        "python_ns": spent,
+        "python_ns": python_ns,
         "python_workers_ns": sum(running.values()),
         "run_ns": run,
-        "share": round(spent / run, 4),
+        "share": round(python_ns / run, 4),
         "nodes": names,
         "timers": timed,
         "rows": node.rows,

@@ -43,16 +43,16 @@ def between_query_stages(look: Look, gaps: list[Interval]) -> tuple[list[Interva
             spans[query] = query_gaps
     all_gaps = united(span for query_gaps in spans.values() for span in query_gaps)
     broadcasts = sum(min(_broadcast_ns(look, query), length(query_gaps)) for query, query_gaps in spans.items())
-    spent = length(all_gaps) - broadcasts
+    planning_ns = length(all_gaps) - broadcasts
     least = max(look.limits.replanning_share * look.active, look.limits.small_job_ns)
-    if spent < least or not look.matters(spent):
+    if planning_ns < least or not look.matters(planning_ns):
         return all_gaps, None
     worst = max(spans, key=lambda query: (length(spans[query]), -query))
     exchanges = sum(node.execution in spans and node.name.endswith("Exchange") for node in look.plans)
     quer = "y" if len(spans) == 1 else "ies"
     text = (
-        f"Between the stages of {len(spans)} adaptive quer{quer} the driver worked alone for {seconds(spent)}: after"
-        f" each exchange it plans the rest again (query {worst} most, {seconds(length(spans[worst]))})."
+        f"Between the stages of {len(spans)} adaptive quer{quer} the driver worked alone for {seconds(planning_ns)}:"
+        f" after each exchange it plans the rest again (query {worst} most, {seconds(length(spans[worst]))})."
     )
     signal = {
         "queries": sorted(spans),
@@ -67,16 +67,16 @@ def between_query_stages(look: Look, gaps: list[Interval]) -> tuple[list[Interva
         "A driver without enough processors, or that compiles code for the first time, takes longer for the same.",
     )
     facts = {"signal": signal, "changes": (change,), "traps": traps}
-    return all_gaps, look.cause("aqe_lag", spent, text, bound=True, measured=True, **facts)
+    return all_gaps, look.cause("aqe_lag", planning_ns, text, bound=True, measured=True, **facts)
 
 
 def _adaptive(look: Look) -> dict[int, list[Job]]:
     """Return the jobs of each query whose plan was stated again while it ran, by start."""
     executions = look.schedule.log.executions
-    again = set(executions.filter(pl.col("replanned") > 0)["execution"].to_list()) if executions.height else set()
+    replanned = set(executions.filter(pl.col("replanned") > 0)["execution"].to_list()) if executions.height else set()
     jobs: dict[int, list[Job]] = {}
     for job in sorted(look.schedule.jobs, key=lambda job: (job.start_ns, job.job)):
-        if job.execution in again and job.execution is not None:
+        if job.execution in replanned and job.execution is not None:
             jobs.setdefault(job.execution, []).append(job)
     return jobs
 

@@ -59,14 +59,14 @@ def garbage(look: Look) -> list[Cause]:
         return []
     heavy = heavy.sort("gc_ns", descending=True)
     worst = heavy.row(0, named=True)
-    spent = int(heavy["gc_ns"].sum())
-    share = spent / max(int(heavy["run_ns"].sum()), 1)
+    gc_ns = int(heavy["gc_ns"].sum())
+    share = gc_ns / max(int(heavy["run_ns"].sum()), 1)
     further = f" and {heavy.height - 1} more" if heavy.height > 1 else ""
     text = (
         f"{look.stage_name(worst['stage'], worst['stage_attempt'])}{further}: executors spent {share:.0%} of their run"
-        f" time ({seconds(spent)}) collecting garbage."
+        f" time ({seconds(gc_ns)}) collecting garbage."
     )
-    signal = {"gc_ns": spent, "gc_share": round(share, 4), "stages": heavy["stage"].to_list()}
+    signal = {"gc_ns": gc_ns, "gc_share": round(share, 4), "stages": heavy["stage"].to_list()}
     return [look.cause("gc", saved, text, stage=worst["stage"], signal=signal, changed=cleared)]
 
 
@@ -75,9 +75,9 @@ def spilled(look: Look) -> Lost:
 
     Spark does not log how long spilling took. Work is taken to go with the bytes that pass through a task.
     """
-    moved = pl.col("read_bytes") + pl.col("written_bytes")
+    moved_bytes = pl.col("read_bytes") + pl.col("written_bytes")
     heavy = look.stages.filter(
-        (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved)
+        (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved_bytes)
     )
     heavy_tasks, keys = _tasks_of(look, heavy)
     spilt = heavy_tasks["disk_spilled_bytes"].to_numpy().astype(float)
@@ -128,18 +128,18 @@ def delays(look: Look) -> list[Cause]:
         ("fetch_wait", "shuffle_fetch", "waiting for shuffle blocks"),
         ("write", "shuffle_write", "writing blocks for shuffles"),
     ):
-        spent = look.tasks[column].to_numpy()
-        share = float(spent.sum()) / max(float(look.tasks["held"].sum()), 1.0)
+        delay_ns = look.tasks[column].to_numpy()
+        share = float(delay_ns.sum()) / max(float(look.tasks["held"].sum()), 1.0)
         if share < look.limits.delay_share:
             continue
 
-        def prompt(durations: I64, spent: I64 = spent) -> None:
-            durations[numbers] = np.maximum(durations[numbers] - spent, 0)
+        def prompt(durations: I64, delay_ns: I64 = delay_ns) -> None:
+            durations[numbers] = np.maximum(durations[numbers] - delay_ns, 0)
 
         saved = look.saved(prompt)
         if look.matters(saved):
-            text = f"Tasks spent {share:.0%} of their time ({seconds(float(spent.sum()))}) {doing}."
-            signal = {"share": round(share, 4), "time_ns": int(spent.sum())}
+            text = f"Tasks spent {share:.0%} of their time ({seconds(float(delay_ns.sum()))}) {doing}."
+            signal = {"share": round(share, 4), "time_ns": int(delay_ns.sum())}
             facts = {"signal": signal, "changed": prompt, "bound": name == "shuffle_write"}
             causes.append(look.cause(name, saved, text, **facts))
     return causes

@@ -72,15 +72,15 @@ def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
     part_count, computed = max(computing.values()), sum(computing.values())
     # The stage that comes first computes what must be; what any other computes was there, or had been.
     first_stage = min(computing, key=lambda key: (look.by_stage[key]["launch"].to_numpy().min(), key))
-    again = {key: count for key, count in computing.items() if key != first_stage}
+    recomputing = {key: count for key, count in computing.items() if key != first_stage}
     again_tasks = computed - part_count
-    if again_tasks <= 0 or not again:
+    if again_tasks <= 0 or not recomputing:
         return None
-    changed = _longest(look, again)
-    saved = look.saved_in(sorted(again), changed)
+    changed = _longest(look, recomputing)
+    saved = look.saved_in(sorted(recomputing), changed)
     if not look.matters(saved):
         return None
-    stage = max(again, key=lambda key: look.plans.run_ns[key])
+    stage = max(recomputing, key=lambda key: look.plans.run_ns[key])
     text = (
         f"{look.stage_name(*stage)}: a cached table of {part_count:,} parts was computed {computed:,} times part by"
         f" part: {again_tasks:,} tasks did again what had been done, for {seconds(_total_cut_ns(changed))}."
@@ -89,7 +89,7 @@ def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
         "parts": part_count,
         "computed": computed,
         "again": again_tasks,
-        "stages": sorted({key[0] for key in again}),
+        "stages": sorted({key[0] for key in recomputing}),
         "queries": sorted({scan.execution for scan in scans}),
     }
     place = f"stage {stage[0]}, {scans[0].label}"
@@ -146,11 +146,11 @@ def _repeated(look: Look) -> Cause | None:
     for nodes in groups.values():
         if len(nodes) < 2:  # noqa: PLR2004 twice is again
             continue
-        again = _distinct([_subtree(look, node) for node in nodes])
+        subtrees = _distinct([_subtree(look, node) for node in nodes])
         # Of parts that cost the same the largest says most; rows that are read again are no work by themselves.
-        rank = (sum(subtree.cost_ns for subtree in again), len(list(nodes[0].below())))
-        if again and rank[1] > 1 and rank > best_rank:
-            best, best_rank = again, rank
+        rank = (sum(subtree.cost_ns for subtree in subtrees), len(list(nodes[0].below())))
+        if subtrees and rank[1] > 1 and rank > best_rank:
+            best, best_rank = subtrees, rank
     return _repeated_cause(look, best) if best else None
 
 
@@ -217,14 +217,14 @@ def _subtree(look: Look, root: PlanNode) -> _Subtree:
 def _distinct(subtrees: list[_Subtree]) -> list[_Subtree]:
     """Return the parts after the first, each with the stages that no earlier one had: a stage is done once."""
     stages_before = set(subtrees[0].shares)
-    again = []
+    distinct = []
     for subtree in subtrees[1:]:
         shares = {key: share for key, share in subtree.shares.items() if key not in stages_before and share > 0}
         stages_before |= set(shares)
         if shares:
             cost = subtree.cost_ns * sum(shares.values()) / max(sum(subtree.shares.values()), 1e-9)
-            again.append(_Subtree(subtree.root, shares, int(cost)))
-    return again
+            distinct.append(_Subtree(subtree.root, shares, int(cost)))
+    return distinct
 
 
 def _repeated_cause(look: Look, again: list[_Subtree]) -> Cause | None:

@@ -54,8 +54,8 @@ def _many_read(look: Look, scan: PlanNode) -> Cause | None:
         return None
     stage = max(keys, key=lambda key: look.plans.run_ns[key])
     mean = size / files
-    spent = f"; reading them took {seconds(sum(timed.values()))} of tasks" if timed else ""
-    text = f"{look.stage_name(*stage)} read {files:,} files of {mean / 2**20:,.2f} MiB each{spent}."
+    reading_part = f"; reading them took {seconds(sum(timed.values()))} of tasks" if timed else ""
+    text = f"{look.stage_name(*stage)} read {files:,} files of {mean / 2**20:,.2f} MiB each{reading_part}."
     proposed = f"{max(1, -(-size // look.limits.file_bytes)):,} of up to 128 MiB"
     signal = {
         "files": files,

@@ -70,9 +70,9 @@ def _log_jobs(look: Look) -> Cause | None:
     log_jobs = [job for job in look.schedule.jobs if job.name == TABLE_LOG]
     other_jobs = [job for job in look.schedule.jobs if job.name != TABLE_LOG]
     spans = united((job.start_ns, job.end_ns) for job in log_jobs)
-    spent = length(without(spans, [(job.start_ns, job.end_ns) for job in other_jobs]))
-    if not look.matters(spent):
+    log_ns = length(without(spans, [(job.start_ns, job.end_ns) for job in other_jobs]))
+    if not look.matters(log_ns):
         return None
-    text = f"{len(log_jobs)} jobs worked for {seconds(spent)} on the log of a table alone."
-    signal = {"jobs": [job.number for job in log_jobs], "time_ns": spent}
-    return look.cause("table_commit", spent, text, signal=signal, measured=True)
+    text = f"{len(log_jobs)} jobs worked for {seconds(log_ns)} on the log of a table alone."
+    signal = {"jobs": [job.number for job in log_jobs], "time_ns": log_ns}
+    return look.cause("table_commit", log_ns, text, signal=signal, measured=True)

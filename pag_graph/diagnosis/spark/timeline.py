@@ -151,13 +151,13 @@ def _busy(answer: SparkAnswer, rows: I64, count: int) -> NDArray[np.float64]:
     for place in range(count):
         row_tasks = tasks.filter(pl.Series(row_of_task == place))
         # Time in tasks up to each edge: what has begun before, less what is still to come of it.
-        done = np.zeros(_BINS + 1)
+        busy_before = np.zeros(_BINS + 1)
         for name, sign in (("receipt", 1.0), ("free", -1.0)):
             times = np.sort(row_tasks[name].to_numpy()).astype(float)
             sums = np.concatenate([[0.0], np.cumsum(times)])
             before = np.searchsorted(times, edges)
-            done += sign * (before * edges - sums[before])
-        busy[place] = np.diff(done) / width
+            busy_before += sign * (before * edges - sums[before])
+        busy[place] = np.diff(busy_before) / width
     return busy
 
 

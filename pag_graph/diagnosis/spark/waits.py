@@ -25,21 +25,21 @@ def driver_gc(look: Look) -> list[Cause]:
     """Find a driver that collected garbage: Spark tells of it at the ends of stages, if it is asked to."""
     log = look.schedule.log
     rows = dict(log.memory.select("executor", "gc_ms").iter_rows()) if log.memory.height else {}
-    spent = (rows.get("driver") or 0) * MS
+    gc_ns = (rows.get("driver") or 0) * MS
     if log.executors.height and "driver" in log.executors["executor"].to_list():
         # On one process it is the tasks' garbage too.
         return []
     # A pause stops nobody but the driver's program, and tasks that wait for it.
-    spent = min(spent, length(driver_gaps(look.schedule)) + _launching(look))
-    if not look.matters(spent):
+    gc_ns = min(gc_ns, length(driver_gaps(look.schedule)) + _launching(look))
+    if not look.matters(gc_ns):
         return []
     memory_bytes = bytes_of(setting(log, _MEMORY).value)
     changes = () if memory_bytes is None else (of_setting(log, _MEMORY, f"{memory_bytes * 2 >> 20}m"),)
-    text = f"The driver collected garbage for {seconds(spent)}, of {seconds(look.active)} since the first job."
-    signal = {"gc_ns": spent, "driver_memory_bytes": memory_bytes}
+    text = f"The driver collected garbage for {seconds(gc_ns)}, of {seconds(look.active)} since the first job."
+    signal = {"gc_ns": gc_ns, "driver_memory_bytes": memory_bytes}
     traps = ("It is not in the log when it did so: where tasks were at work meanwhile, nobody waited.",)
     facts = {"signal": signal, "changes": changes, "traps": traps}
-    return [look.cause("driver_gc", spent, text, bound=True, measured=True, **facts)]
+    return [look.cause("driver_gc", gc_ns, text, bound=True, measured=True, **facts)]
 
 
 def _launching(look: Look) -> int:
@@ -56,27 +56,27 @@ def cloud_wait(look: Look) -> list[Cause]:
 
 
 def _slow_requests(look: Look, scan: PlanNode) -> Cause | None:
-    spent: dict[tuple[int, int], int] = {}
+    requests_ns: dict[tuple[int, int], int] = {}
     for timer in _CLOUD:
         for key, request_ns in scan.counted.get(timer, {}).items():
             if key in look.plans.run_ns:
-                spent[key] = spent.get(key, 0) + request_ns
-    if not spent:
+                requests_ns[key] = requests_ns.get(key, 0) + request_ns
+    if not requests_ns:
         return None
     # Requests of one task overlap: they take no longer than its scan, where that is timed.
     scanned = scan.counted.get("scan time", {})
     shares = {
         key: min(request_ns, scanned.get(key) or request_ns, look.plans.run_ns[key]) / look.plans.run_ns[key]
-        for key, request_ns in spent.items()
+        for key, request_ns in requests_ns.items()
     }
     changed = look.cut(shares, lambda key: shares[key])
     saved = look.saved_in(sorted(shares), changed)
     if not look.matters(saved):
         return None
-    stage = max(spent, key=lambda key: spent[key])
+    stage = max(requests_ns, key=lambda key: requests_ns[key])
     text = (
-        f"{look.stage_name(*stage)}: requests to the object store took {seconds(sum(spent.values()))}, summed over"
-        " requests that can overlap."
+        f"{look.stage_name(*stage)}: requests to the object store took {seconds(sum(requests_ns.values()))}, summed"
+        " over requests that can overlap."
     )
     signal = {timer.replace(" ", "_") + "_ns": scan.total(timer) for timer in _CLOUD if scan.has(timer)}
     signal["query"] = scan.execution

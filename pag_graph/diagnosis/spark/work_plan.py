@@ -248,10 +248,10 @@ def _retries(tasks: pl.DataFrame, begins: dict[int, int]) -> tuple[dict[int, int
     """
     follows: dict[int, int] = {}
     offsets: dict[int, int] = {}
-    again = tasks.filter((pl.col("attempt") > 0) | pl.col("speculative"))
-    if not again.height:
+    repeated_tasks = tasks.filter((pl.col("attempt") > 0) | pl.col("speculative"))
+    if not repeated_tasks.height:
         return follows, offsets
-    retried = again.select("stage", "stage_attempt", "index").unique()
+    retried = repeated_tasks.select("stage", "stage_attempt", "index").unique()
     rows = tasks.join(retried, on=["stage", "stage_attempt", "index"], how="semi").sort("launch", "number")
     attempts: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for number, stage, attempt, index, launch, done, speculative in rows.select(

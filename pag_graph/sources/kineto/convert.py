@@ -192,8 +192,8 @@ def map_files(
         of_threads = write_threads(
             rank, spans, operators, collectives_of_rank, tolerance_ns=_tolerance(rank.log), step_pattern=pattern
         )
-        if lost := write_flows(rank, spans):
-            rank.log.dropped["flows with one end"] += lost
+        if one_ended := write_flows(rank, spans):
+            rank.log.dropped["flows with one end"] += one_ended
         of_streams = write_streams(rank, spans, operators, collectives_of_rank, finish=finish)
         tables.append(_rank_findings(rank, of_threads, of_streams))
     return Mapped(
@@ -301,16 +301,18 @@ def _aligned(logs: Mapping[int, RankLog], joins: Joins) -> dict[int, ClockEstima
                 message = f"{logs[rank].file} and {logs[min(logs)].file} have neither a collective nor time in common."
                 raise TraceFormatError(message, "Give traces of the same steps.", {"file": str(logs[rank].file)})
             estimates[domain] = ClockEstimate(0, -1)
-    moved = {rank: estimates[domain] for rank, domain in domains.items()}
+    estimate_of_rank = {rank: estimates[domain] for rank, domain in domains.items()}
     for rank, log in logs.items():
-        log.t += moved[rank].offset
-        log.end += moved[rank].offset
+        log.t += estimate_of_rank[rank].offset
+        log.end += estimate_of_rank[rank].offset
     for collective in joins.collectives:
         collective.parts = [
-            part._replace(begin=part.begin + moved[part.rank].offset, end=part.end + moved[part.rank].offset)
+            part._replace(
+                begin=part.begin + estimate_of_rank[part.rank].offset, end=part.end + estimate_of_rank[part.rank].offset
+            )
             for part in collective.parts
         ]
-    return moved
+    return estimate_of_rank
 
 
 def _clock_of(log: RankLog) -> str:

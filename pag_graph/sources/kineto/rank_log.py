@@ -318,14 +318,14 @@ def _correlate(table: I64, flows: list[tuple[str, str, int, int]]) -> int:
     calls = _places(table, [CALL])
     activities = _places(table, list(_ON_GPU))
     call_of_flow = {flow: calls.get((thread, t), -1) for phase, flow, thread, t in flows if phase == "s"}
-    lost = 0
+    lost_flows = 0
     for phase, flow, thread, t in flows:
         call, activity = call_of_flow.get(flow, -1), activities.get((thread, t), -1)
         if phase == "f" and call >= 0 and activity >= 0:
             table[5, activity] = table[5, call] = call
         else:
-            lost += phase == "f"
-    return lost
+            lost_flows += phase == "f"
+    return lost_flows
 
 
 def _places(table: I64, kinds: list[int]) -> dict[tuple[int, int], int]:
@@ -337,9 +337,9 @@ def _places(table: I64, kinds: list[int]) -> dict[tuple[int, int], int]:
 def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
     table = columns.table()
     if columns.kineto and columns.flows:
-        lost = _correlate(table, columns.flows)
-        columns.dropped["flows"] += len(columns.flows) - lost
-        columns.dropped["flows that lead to no activity"] += lost
+        lost_flows = _correlate(table, columns.flows)
+        columns.dropped["flows"] += len(columns.flows) - lost_flows
+        columns.dropped["flows that lead to no activity"] += lost_flows
         columns.flows = []
     if columns.kineto:
         # Slices between Kineto's events are no work of its threads.

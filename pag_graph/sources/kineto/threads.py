@@ -138,7 +138,7 @@ def write_flows(rank: Rank, spans: Spans) -> int:
         How many ends of flows have no begin, or no thread.
     """
     open_flows: dict[str, tuple[int, int]] = {}
-    lost = 0
+    lost_flows = 0
     for phase, flow, thread, t in sorted(rank.log.flows, key=lambda flow_event: (flow_event[3], flow_event[0] != "s")):
         worker = rank.thread_workers.get(thread, -1)
         before = open_flows.get(flow)
@@ -146,12 +146,12 @@ def write_flows(rank: Rank, spans: Spans) -> int:
             if before[0] != worker:
                 spans.message(FLOW, before[0], before[1], worker, t)
         else:
-            lost += phase != "s" or worker < 0
+            lost_flows += phase != "s" or worker < 0
         if phase == "f":
             open_flows.pop(flow, None)
         elif worker >= 0:
             open_flows[flow] = (worker, t)
-    return lost
+    return lost_flows
 
 
 def _meaning(kind: int, name: str) -> tuple[ActivityType, int]:

@@ -153,8 +153,8 @@ def compare_clocks(table: SpanTable, parts: Sequence[Calls]) -> Clocks:
         offset, half = bound
         if offset:
             offsets[number_of], widths[number_of] = offset, half
-            moved, still = labels[high_clock], labels[low_clock]
-            action = f"{moved} was moved against {still} by minus `observed`, off by at most `limit`"
+            moved_clock, still_clock = labels[high_clock], labels[low_clock]
+            action = f"{moved_clock} was moved against {still_clock} by minus `observed`, off by at most `limit`"
             tables.append(findings("clock_estimated", Severity.INFO, action, observed=offset, limit=half, unit="ns"))
     if unbounded:
         action = "not moved: no call says how far these clocks are apart"

@@ -149,15 +149,15 @@ def read(content: bytes, rows: SpanRows) -> int:
     -----
     Linear; about 250 bytes per span while it runs.
     """
-    data = np.frombuffer(content, np.uint8)
+    octets = np.frombuffer(content, np.uint8)
     exports, unfinished = split(content)
-    top = _Level(data, exports)
-    groups = _Level(data, top.messages(_RESOURCE_SPANS))
+    top = _Level(octets, exports)
+    groups = _Level(octets, top.messages(_RESOURCE_SPANS))
     process_codes, services = _processes(content, groups, rows)
     scope_ranges = groups.messages(_SCOPE_SPANS)
-    scopes = _Level(data, scope_ranges)
+    scopes = _Level(octets, scope_ranges)
     span_ranges = scopes.messages(_SPANS)
-    spans = _Level(data, span_ranges)
+    spans = _Level(octets, span_ranges)
     owner = scope_ranges.owner[span_ranges.owner]
     _add(content, spans, (process_codes[owner], services, owner), rows)
     return sum(int(level.damaged.sum()) for level in (top, groups, scopes, spans)) + bool(unfinished)
@@ -205,8 +205,8 @@ def _add(content: bytes, spans: _Level, of_process: tuple[I64, list[str], I64], 
     start, end = spans.number(_START, FIXED64), spans.number(_END, FIXED64)
     good = np.array([bool(number and trace) for number, trace in zip(ids, traces, strict=True)], bool)
     good &= (start > 0) & (start < LATEST_NS) & (end - np.maximum(start, 0) <= LONGEST_NS)
-    if lost := int((~good).sum()):
-        rows.drop("span_unreadable", lost)
+    if unreadable := int((~good).sum()):
+        rows.drop("span_unreadable", unreadable)
     good_rows = np.flatnonzero(good)
     row_of = np.cumsum(good) - 1
     short = end < start

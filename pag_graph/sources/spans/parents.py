@@ -75,7 +75,7 @@ def family(table: SpanTable) -> Family:
     above, root, depth, cut = climb(parent, own_rank)
     stated = np.zeros(len(rows_kept), np.bool_)
     stated[place[missing]] = True
-    lost = (stated & (above < 0)) | cut
+    parentless = (stated & (above < 0)) | cut
     return Family(
         row=rows_kept,
         parent=above,
@@ -83,11 +83,11 @@ def family(table: SpanTable) -> Family:
         root=root,
         depth=depth,
         rank=own_rank,
-        orphan=lost[root],
+        orphan=parentless[root],
         links=links,
         odd={
             oddities.TWICE: Odd(repeats),
-            oddities.MISSING: Odd(int((lost & ~cut).sum())),
+            oddities.MISSING: Odd(int((parentless & ~cut).sum())),
             oddities.CYCLE: Odd(int(cut.sum())),
             oddities.ELSEWHERE: Odd(foreign),
             oddities.NO_DURATION: Odd(int(((table.spans["flags"] & NO_DURATION) > 0).sum())),

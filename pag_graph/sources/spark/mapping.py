@@ -68,8 +68,10 @@ class Mapped:
         """
         yield from lane_events(self.driver, self.epochs, size=size)
         tasks = max(1, size // 2)
-        messages, lost = self.shuffles.messages, self.operators.lost
-        yield from core_events(self.schedule, self.driver, self.epochs, self.lives, messages, lost=lost, size=tasks)
+        messages, lost_operator = self.shuffles.messages, self.operators.lost
+        yield from core_events(
+            self.schedule, self.driver, self.epochs, self.lives, messages, lost=lost_operator, size=tasks
+        )
 
 
 def map_schedule(schedule: Schedule, trace_id: str) -> Mapped:

@@ -176,13 +176,15 @@ def name_operators(schedule: Schedule) -> Operators:
         elif job.name and job.name not in call_sites:
             # The program said what the job is for.
             doing = f"{_short(job.name)} ({doing})" if doing else _short(job.name)
-        again = f" (attempt {attempt + 1})" if attempt else ""
+        attempt_part = f" (attempt {attempt + 1})" if attempt else ""
         address = f"{addresses[jobs[job_index]]}.{stage}" + (f".{attempt}" if attempt else "")
-        stages[stage, attempt] = add(address, f"stage {stage}{again}: {doing}".rstrip(": "))
+        stages[stage, attempt] = add(address, f"stage {stage}{attempt_part}: {doing}".rstrip(": "))
     reasons = schedule.executors.filter(pl.col("removed").is_not_null())["reason"].to_list()
     # No number of an execution or a job comes before that of the application.
-    lost = add("1", LOST) if any(map(was_lost, reasons)) else None
-    return Operators(names=names, addresses=addresses, executions=executions, jobs=jobs, stages=stages, lost=lost)
+    lost_operator = add("1", LOST) if any(map(was_lost, reasons)) else None
+    return Operators(
+        names=names, addresses=addresses, executions=executions, jobs=jobs, stages=stages, lost=lost_operator
+    )
 
 
 def _short(text: str) -> str:

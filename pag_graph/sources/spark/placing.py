@@ -123,8 +123,8 @@ def place_tasks(
             more_cores.append(max(0, idle - idle_shown))
         cores += [Core(executor=number, number=core) for core in range(count + idle_shown)]
     cut = int(places.cut.sum())
-    lost = f"tasks of an executor overlap for moments: one begins later or ends sooner, {cut / MS:.0f} ms of work cut"
-    note(findings, "task_launch_shifted", "info", places.shifted, "tasks", lost)
+    detail = f"tasks of an executor overlap for moments: one begins later or ends sooner, {cut / MS:.0f} ms of work cut"
+    note(findings, "task_launch_shifted", "info", places.shifted, "tasks", detail)
     added = "tasks of an executor overlap on more cores than it has; cores were added"
     note(findings, "more_tasks_than_cores", "warning", extra, "cores", added)
     idle_text = "cores without a task that count as idle, but are no workers of the trace"

@@ -263,12 +263,12 @@ class PortionReader:
 
 def _move(log: SparkLog, begin: int) -> None:
     """Move times that lie before the portion to its begin."""
-    moved = 0
+    moved_rows = 0
     for table, columns in _TIMES.items():
         rows: pl.DataFrame = getattr(log, table)
         early = {name: (pl.col(name) > 0) & (pl.col(name) < begin) for name in columns if name in rows.columns}
         if table in _MOVED:
-            moved += int(rows.select(pl.any_horizontal(early.values()).sum()).item())
+            moved_rows += int(rows.select(pl.any_horizontal(early.values()).sum()).item())
         begin_ms = pl.lit(begin, pl.Int64)
         setattr(
             log,
@@ -278,4 +278,4 @@ def _move(log: SparkLog, begin: int) -> None:
             ),
         )
     detail = "times before the quiet instant at which the log is cut; moved there"
-    note(log.findings, "time_before_cut", "info", moved, "rows", detail)
+    note(log.findings, "time_before_cut", "info", moved_rows, "rows", detail)

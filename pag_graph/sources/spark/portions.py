@@ -162,10 +162,10 @@ class Portions:
         for end in ("source_operator", "target_operator"):
             place = channels.column_names.index(end)
             column = channels[end].to_pylist()
-            moved = pa.array(
+            channel_ends = pa.array(
                 [None if operator is None else int(of_operators[operator]) for operator in column], pa.int64()
             )
-            channels = channels.set_column(place, end, moved)
+            channels = channels.set_column(place, end, channel_ends)
         self.channels = _appended(self.channels, channels, "channel", of_channels, is_new_channel)
         return _Numbers(numbers, of_operators, carried, shuffles)
 
@@ -183,7 +183,7 @@ class Portions:
         }
         sparse_points = mapped.driver.few
         open_executions = schedule.log.executions.filter(pl.col("ended_ms").is_null())["execution"].to_list()
-        again = {0, *(mapped.operators.executions[number] for number in open_executions)}
+        open_numbers = {0, *(mapped.operators.executions[number] for number in open_executions)}
         addresses = mapped.operators.addresses
         return Carried(
             origin_ms=origin,
@@ -201,7 +201,7 @@ class Portions:
             alive=alive,
             seq={worker: seq[worker] for worker in alive.values()},
             cores=cores,
-            open_operators={addresses[number]: int(numbers.operators[number]) for number in sorted(again)},
+            open_operators={addresses[number]: int(numbers.operators[number]) for number in sorted(open_numbers)},
             findings=_summed(carried.findings, [*schedule.log.findings, *schedule.findings, *mapped.shuffles.findings]),
         )
 

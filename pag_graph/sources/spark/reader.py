@@ -259,8 +259,8 @@ class Reading:
         task, launch, finish = self.tasks.add(row)
         # An end that comes again, as it does when the task's output is lost, states its updates again.
         was_running = self.running.pop(task, None) is not None
-        again = not was_running and self.first_started is not None and task >= self.first_started
-        if task >= 0 and not again and end_reason != "Resubmitted" and (updates := info.get("Accumulables")):
+        repeated = not was_running and self.first_started is not None and task >= self.first_started
+        if task >= 0 and not repeated and end_reason != "Resubmitted" and (updates := info.get("Accumulables")):
             self.accumulators.add_task(row[4], row[5], updates)
         self.memory.add_task(info.get("Executor ID"), metrics.get("Peak Execution Memory"))
         if peaks := event.get("Task Executor Metrics"):

@@ -64,8 +64,8 @@ def lost_events(stages: pl.DataFrame, tasks: pl.DataFrame) -> list[LogFinding]:
         .group_by(*keys)
         .agg(pl.col("index").n_unique().cast(pl.Int64).alias("ends"))
     )
-    done = stages.filter(pl.col("completed_ms").is_not_null() & ~pl.col("failed").fill_null(value=False))
-    missing = done.join(task_ends, on=keys, how="left").select(
+    completed = stages.filter(pl.col("completed_ms").is_not_null() & ~pl.col("failed").fill_null(value=False))
+    missing = completed.join(task_ends, on=keys, how="left").select(
         (pl.col("tasks") - pl.col("ends").fill_null(0)).clip(lower_bound=0).sum()
     )
     findings: list[LogFinding] = []

@@ -141,8 +141,9 @@ def infer_schedule(log: SparkLog) -> Schedule:
     origin, end_ms = find_extent(log, findings)
     tasks = _normal_tasks(log, origin, end_ms, findings)
     jobs, stage_jobs = _jobs(log, tasks, origin, end_ms)
-    lost = sum(job.number is None for job in jobs)
-    note(findings, "job_start_missing", "warning", lost, "stages", "tasks ran for a job whose start is not in the log")
+    unstarted = sum(job.number is None for job in jobs)
+    detail = "tasks ran for a job whose start is not in the log"
+    note(findings, "job_start_missing", "warning", unstarted, "stages", detail)
     executors = _executors(log, tasks, origin, end_ms)
     tasks = tasks.with_columns(locality=(pl.col("flags") // LOCALITY).cast(pl.Int8))
     tasks = tasks.drop(_MEASURED).with_columns(job=stage_values(tasks, stage_jobs).cast(pl.Int32))
@@ -311,8 +312,8 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
             job = -1 - key[0]
         chosen[key] = job
         if key in spans:
-            begin, done, launched = extent.setdefault(job, [first_ms, last_ms, latest])
-            extent[job] = [min(begin, first_ms), max(done, last_ms), max(launched, latest)]
+            begin, finished, launched = extent.setdefault(job, [first_ms, last_ms, latest])
+            extent[job] = [min(begin, first_ms), max(finished, last_ms), max(launched, latest)]
     jobs: list[Job] = []
     index: dict[int, int] = {}
     for number in sorted(rows.keys() | extent.keys(), key=lambda job_number: (job_number < 0, abs(job_number))):

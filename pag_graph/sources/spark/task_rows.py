@@ -193,7 +193,7 @@ class TaskRows:
         if not self._parts:
             return pl.DataFrame(schema={**_TYPES, "output_lost": pl.Boolean})
         key_columns = {name: self._column(name) for name in ("task", "launch_ms", "reason")}
-        order, again = self._order({name: column.to_numpy() for name, column in key_columns.items()})
+        order, resubmitted = self._order({name: column.to_numpy() for name, column in key_columns.items()})
         rows = pl.Series(order, dtype=pl.UInt32)
         del order
         # Column by column, so that a long log is never in memory twice.
@@ -201,23 +201,23 @@ class TaskRows:
         for name in _NAMES:
             column = key_columns.pop(name) if name in key_columns else self._column(name)
             columns[name] = column.gather(rows)
-        return pl.DataFrame(columns).with_columns(output_lost=pl.col("task").is_in(again.implode()))
+        return pl.DataFrame(columns).with_columns(output_lost=pl.col("task").is_in(resubmitted.implode()))
 
     def _order(self, keys: dict[str, NDArray[Any]]) -> tuple[NDArray[np.int64], pl.Series]:
         """Return the rows that count, by launch, and the tasks whose output was lost."""
         task, launch = keys["task"], keys["launch_ms"]
         order = np.lexsort((task, launch))
         # Spark reports a task again, as resubmitted, when the executor that holds its output is lost.
-        lost = keys["reason"] == self.texts["reason"].get("Resubmitted", -1)
+        resubmitted = keys["reason"] == self.texts["reason"].get("Resubmitted", -1)
         numbers = np.sort(task)
-        if not lost.any() and not (numbers[1:] == numbers[:-1]).any():
+        if not resubmitted.any() and not (numbers[1:] == numbers[:-1]).any():
             return order, pl.Series(dtype=pl.Int64)
-        counts = ~lost | ~np.isin(task, task[~lost])
+        counts = ~resubmitted | ~np.isin(task, task[~resubmitted])
         _, firsts = np.unique(task[counts], return_index=True)
         counted = np.zeros(task.size, bool)
         counted[np.flatnonzero(counts)[firsts]] = True
         self.twice = int(counts.sum() - counted.sum())
-        return order[counted[order]], pl.Series(np.unique(task[lost]))
+        return order[counted[order]], pl.Series(np.unique(task[resubmitted]))
 
 
 def widened(tasks: pl.DataFrame) -> pl.DataFrame:

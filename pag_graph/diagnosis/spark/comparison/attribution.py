@@ -190,8 +190,8 @@ class _Side:
         self.unit_of_job = {job: unit for job, unit in units.items() if unit in paired}
         self.stages = stages_of(answer, self.unit_of_job)
         table = answer.diagnosis.stages
-        moved = table["read_bytes"] + table["written_bytes"]
-        self.bytes = dict(zip(zip(table["stage"], table["stage_attempt"], strict=True), moved, strict=True))
+        stage_bytes = table["read_bytes"] + table["written_bytes"]
+        self.bytes = dict(zip(zip(table["stage"], table["stage_attempt"], strict=True), stage_bytes, strict=True))
         self.run: I64 = answer.mapped.schedule.tasks["run"].cast(int).to_numpy()
         self.start = next((place for place, job in enumerate(self.plan.jobs) if _begins(job)), None)
 
@@ -281,12 +281,12 @@ class _Hybrid:
     def _work(self, ours: StagePlan, theirs: StagePlan, chosen: frozenset[str]) -> int:
         """Return how long a stage's tasks run together."""
         runs = [int(side.run[list(stage.tasks)].sum()) for side, stage in ((self.kept, ours), (self.other, theirs))]
-        moved = [int(side.bytes.get(stage.key) or 0) for side, stage in ((self.kept, ours), (self.other, theirs))]
+        sizes = [int(side.bytes.get(stage.key) or 0) for side, stage in ((self.kept, ours), (self.other, theirs))]
         rate, volume = int("rate" in chosen), int("volume" in chosen)
-        if not all(moved) or max(runs[k] * moved[1 - k] // moved[k] for k in (0, 1)) > _UNLIKE * max(runs):
+        if not all(sizes) or max(runs[k] * sizes[1 - k] // sizes[k] for k in (0, 1)) > _UNLIKE * max(runs):
             # Bytes that only one run counts, or that do not go with the time, say nothing of the volume.
             return runs[rate]
-        return _scaled(runs[rate], moved[volume], moved[rate])
+        return _scaled(runs[rate], sizes[volume], sizes[rate])
 
 
 def _scaled(ns: int, wanted_ns: int, had_ns: int) -> int:

@@ -126,8 +126,10 @@ def _scans(new: SparkAnswer, base: SparkAnswer, pairs: Sequence[Pair]) -> list[D
         if new_amounts != base_amounts:
             label = pairs[unit].new or pairs[unit].base
             of_unit = "" if label is None else f" of {label.kind} {label.number}"
-            again = f" {number + 1}" if number else ""
-            unlike.append(Difference("input", f"{name}{again}{of_unit}", _amount(*new_amounts), _amount(*base_amounts)))
+            occurrence = f" {number + 1}" if number else ""
+            unlike.append(
+                Difference("input", f"{name}{occurrence}{of_unit}", _amount(*new_amounts), _amount(*base_amounts))
+            )
     return unlike
 
 

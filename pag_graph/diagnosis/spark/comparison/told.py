@@ -40,18 +40,18 @@ def comparison_lines(told: Comparison, top: int) -> list[str]:
         lines.append("Nothing that the logs state is different: settings, version, cores, plans, bytes read.")
     lines += [f"  followed: {row.text}" for row in told.followed]
     lines += ["", *_attributed(told)]
-    moved = [row for row in told.rows if row.difference_ns]
-    heading = "Where the paths differ (all rows add up to the difference):" if moved else "The paths are the same."
+    unlike = [row for row in told.rows if row.difference_ns]
+    heading = "Where the paths differ (all rows add up to the difference):" if unlike else "The paths are the same."
     lines += ["", heading]
-    for row in moved[:top]:
+    for row in unlike[:top]:
         unit = f"{row.unit}, " if row.unit else ""
         volume_text = (
             "" if row.volume_ns is None else f" ({_signed(row.volume_ns)} by rows, {_signed(row.rate_ns)} by rate)"
         )
         lines.append(f"  {_signed(row.difference_ns)}  {unit}{row.name}, {row.activity}{volume_text}")
-    rest_ns = sum(row.difference_ns for row in moved[top:])
-    if len(moved) > top:
-        lines.append(f"  {_signed(rest_ns)}  in {len(moved) - top} other rows")
+    rest_ns = sum(row.difference_ns for row in unlike[top:])
+    if len(unlike) > top:
+        lines.append(f"  {_signed(rest_ns)}  in {len(unlike) - top} other rows")
     paired = sum(bool(pair.new and pair.base) for pair in told.pairs)
     matched = f"{told.matched[0]:.0%} of the work on the new path, {told.matched[1]:.0%} of the base's"
     lines += ["", f"{paired} queries and jobs are in both: {matched}."]
