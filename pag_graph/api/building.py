@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pag_graph.builder.engine import silent
 from pag_graph.model.enums import RuleSet
+from pag_graph.store.durable import durable
 
 if TYPE_CHECKING:
     import os
@@ -45,6 +46,7 @@ def build(
     progress: Callable[[str, int, int], None] = silent,
     queries: Sequence[str] = (),
     alerts: str | os.PathLike[str] | Sequence[Rule] = (),
+    fsync: bool = False,
 ) -> BuildReport:
     """Build the program activity graph of a trace and commit it to a store.
 
@@ -70,6 +72,8 @@ def build(
         how their answers change (`pag_graph.changes`).
     alerts
         Rules of alerts to add, or a file of them (`pag_graph.alerts`).
+    fsync
+        Whether the commit shall outlast a loss of power, too, and not only the end of this process.
 
     Returns
     -------
@@ -86,16 +90,17 @@ def build(
     from pag_graph.builder.build import build as run_build
 
     chosen = make_engine(engine) if isinstance(engine, str) else engine
-    # Executors have working directories of their own.
-    return run_build(
-        Path(trace).absolute(),
-        Path(store).absolute(),
-        engine=chosen,
-        rules=None if rules is None else RuleSet(rules),
-        parameters=parameters,
-        force_rules=force_rules,
-        mode=mode,
-        slice_events=slice_events,
-        progress=progress,
-        derive=standings(queries, alerts),
-    )
+    with durable(wanted=fsync):
+        # Executors have working directories of their own.
+        return run_build(
+            Path(trace).absolute(),
+            Path(store).absolute(),
+            engine=chosen,
+            rules=None if rules is None else RuleSet(rules),
+            parameters=parameters,
+            force_rules=force_rules,
+            mode=mode,
+            slice_events=slice_events,
+            progress=progress,
+            derive=standings(queries, alerts),
+        )

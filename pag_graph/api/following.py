@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -11,6 +11,7 @@ from pag_graph.api.event_logs import fed
 from pag_graph.errors import InvalidParameterError, MissingExtraError
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.access import read_token
+from pag_graph.store.durable import durable
 
 if TYPE_CHECKING:
     import os
@@ -63,6 +64,8 @@ class FollowOptions(TypedDict, total=False):
     """For an event log of Spark: where its trace grows; beside the store if absent."""
     units: Callable[[list[dict[str, Any]]], None] | None
     """For an event log of Spark: called now and then with what is under way, as `pag ongoing` shows it."""
+    fsync: bool
+    """Whether commits shall outlast a loss of power, too, and not only the end of this process; False if absent."""
     refused: Callable[[str], None] | None
     """With `listen`: called, from another thread, with a line about each connection that was refused."""
 
@@ -87,7 +90,7 @@ def follow(
     FollowReport
         Why it ended, and what was committed. Once the source is complete the store holds what `build` makes of it.
     """
-    with _receiving(source, options), fed(source, store, options) as (trace, feed):
+    with _lasting(options), _receiving(source, options), fed(source, store, options) as (trace, feed):
         return _following(trace, store, options, feed).run()
 
 
@@ -113,8 +116,12 @@ def live(
     ...     for epoch in commit.closed:
     ...         print(commit.run.epochs.filter(epoch=epoch))
     """
-    with _receiving(source, options), fed(source, store, options) as (trace, feed):
+    with _lasting(options), _receiving(source, options), fed(source, store, options) as (trace, feed):
         yield from _following(trace, store, options, feed).commits()
+
+
+def _lasting(options: FollowOptions) -> AbstractContextManager[None]:
+    return durable(wanted=options.get("fsync", False))
 
 
 @contextmanager

@@ -56,6 +56,9 @@ LatencyOption = Annotated[
     int | None,
     typer.Option("--latency", metavar="EPOCH", help="Look at an epoch from its first event on any worker to its last."),
 ]
+FsyncOption = Annotated[
+    bool, typer.Option("--fsync", help="Let commits outlast a loss of power, too; each takes some flushes of the disk.")
+]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
 TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows to show in a table.")]
 

@@ -26,6 +26,7 @@ from pag_graph.cli.analyses import (
     BetweenOption,
     EpochOption,
     FormatOption,
+    FsyncOption,
     LatencyOption,
     RoleOption,
     StoreArgument,
@@ -307,6 +308,7 @@ def build(
     alert_rules: AlertsOption = None,
     to: ToOption = None,
     fail_on: FailOnOption = None,
+    fsync: FsyncOption = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the program activity graph of a trace and commit it to a store.
@@ -338,6 +340,7 @@ def build(
                 progress=report,
                 queries=query or (),
                 alerts=alert_rules or (),
+                fsync=fsync,
             )
         _say_built(result, store, form)
 

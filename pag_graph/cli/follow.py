@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
+from pag_graph.cli.analyses import FormatOption, FsyncOption  # noqa: TC001  (Typer reads them)
 from pag_graph.cli.follow_neo4j import loading
 from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, delivering
@@ -103,6 +103,7 @@ def follow(
     listen: _Listen = None,
     token_file: _TokenFile = None,
     neo4j: _Neo4j = False,
+    fsync: FsyncOption = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the graph of a trace while it is written: epochs can be queried as soon as they are closed.
@@ -151,6 +152,7 @@ def follow(
             units=units,
             epochs=epochs,
             trace=trace,
+            fsync=fsync,
             refused=lambda line: stderr().print(line, style="yellow", markup=False),
         )
         loaded = loader.end(complete=result.complete) if loader else 0

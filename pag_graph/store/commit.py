@@ -37,8 +37,10 @@ from pag_graph.store.delta_log import (
     read_state,
     write_version,
 )
+from pag_graph.store.durable import to_disk
 from pag_graph.store.maker import maker
 from pag_graph.store.parts import check_sizes, damaged
+from pag_graph.store.state_files import state_to_disk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -160,9 +162,13 @@ def commit(
                 part.path: part for part in (parts if live_of_table is None else live_of_table.parts).get(name, ())
             }
             check_sizes(path / name, files.values())
+            if files:
+                to_disk(path / name, files)
             stays = keep and name in GROWING if live_of_table is None else live_of_table.base is not None
             step = _step(path / name, files, previous, keep=stays, swap=(swaps or {}).get(name) if stays else None)
             if name == "epochs":
+                state_to_disk(path, state)
+                to_disk(path)
                 digests = {**pinned.digests, name: step.digest}
                 about = {"run": dict(run), "closed_epochs": closed_epochs, "dropped": dict(dropped), "events": events}
                 about |= {"format_version": version} | ({} if live is None else {"live": dict(live.content)})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pag_graph.store.durable import to_disk
 from pag_graph.store.parts import PartFile, damaged
 
 if TYPE_CHECKING:
@@ -128,7 +129,9 @@ def put(file: Path, content: bytes) -> None:
     """Make a file appear whole, and only if there is none of its name."""
     with temporary_file(file.parent) as temporary:
         temporary.write_bytes(content)
+        to_disk(temporary.parent, [temporary.name])
         os.link(temporary, file)
+        to_disk(file.parent)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from pag_graph.errors import StoreConflictError, StoreError, TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.runtime.locks import Lock, lock
 from pag_graph.store.description import read_description
+from pag_graph.store.durable import to_disk
 from pag_graph.store.event_files import inspect, open_events, read_events
 from pag_graph.store.in_place import refusals
 from pag_graph.store.log import column
@@ -244,7 +245,9 @@ class Spool:
                 if repeated:
                     write_table(hidden, conform(table.slice(repeated), TRACE_EVENTS, where=str(hidden)))
                 os.utime(hidden, ns=(published_ns, published_ns))
+                to_disk(hidden.parent, [hidden.name])
                 hidden.replace(place)
+                to_disk(place.parent)
             finally:
                 hidden.unlink(missing_ok=True)
             lane.next_file += 1

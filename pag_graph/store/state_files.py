@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pag_graph.errors import StoreError
+from pag_graph.store.durable import to_disk
 from pag_graph.store.in_place import refusals
 from pag_graph.store.parts import damaged
 
@@ -60,6 +61,12 @@ def write_state(store: Path, content: bytes, sends: Sequence[str] = ()) -> dict[
 def files_of_state(pin: Mapping[str, Any] | None) -> list[str]:
     """Return the names of the files that a commit needs to be gone on from; `pin` as from `write_state`."""
     return [] if pin is None else [str(pin.get("file")), *map(str, pin.get("sends", ()))]
+
+
+def state_to_disk(store: Path, pin: Mapping[str, Any] | None) -> None:
+    """Have the files that a commit needs to be gone on from reach the disk, where that is asked for (`durable`)."""
+    if names := files_of_state(pin):
+        to_disk(store / _TABLE, names)
 
 
 def write_sends(store: Path, sends: pa.Table) -> str:

@@ -1,0 +1,55 @@
+"""Commits that outlast a loss of power: files reach the disk before what names them (`--fsync`).
+
+Without this a commit outlasts the end of any process, as what was written is then with the operating system.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+_mutex = threading.Lock()
+_askers = 0
+
+
+@contextmanager
+def durable(*, wanted: bool = True) -> Iterator[None]:
+    """Let what is committed in this block reach the disk before the commit is done.
+
+    Parameters
+    ----------
+    wanted
+        Whether to do so. What other threads commit meanwhile reaches the disk as well.
+    """
+    global _askers  # noqa: PLW0603  (whoever commits does so in any thread)
+    with _mutex:
+        _askers += wanted
+    try:
+        yield
+    finally:
+        with _mutex:
+            _askers -= wanted
+
+
+def to_disk(folder: Path, names: Iterable[str] = ()) -> None:
+    """Have files of a folder, and then what the folder says of its files, reach the disk; only where that is asked for.
+
+    Raises
+    ------
+    OSError
+        If the disk refuses.
+    """
+    if not _askers:
+        return
+    for path in (*(folder / name for name in names), folder):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
