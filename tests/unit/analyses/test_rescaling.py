@@ -18,6 +18,7 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.rescaling.answers import payback
 from pag_graph.analyses.rescaling.latencies import Course, Epochs, Period, epochs_of
 from pag_graph.analyses.rescaling.operations import Mark, Operation, marks_of
+from pag_graph.diagnosis.spark.causes import diagnose
 from pag_graph.diagnosis.spark.cores import predict_cores
 from pag_graph.diagnosis.spark.work_plan import plan_work
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
@@ -419,6 +420,36 @@ def test_executors_that_come_and_go_are_operations(tmp_path: Path, log: str, kin
     for number in joins:
         lasted = sum(row["duration_ns"] for row in rows(answer, "steps") if row["operation"] == number)  # type: ignore[misc]
         assert lasted == found[number]["work_ns"] - found[number]["request_ns"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("stream-joined-busy", "relieved"), ("stream-joined-near", "cannot_tell")]
+)
+def test_a_stream_that_a_worker_joins_is_relieved_where_tasks_may_run_there(
+    tmp_path: Path, name: str, verdict: str
+) -> None:
+    """A file comes every four seconds, and takes 4.6 s on one core; in one run Spark keeps both tasks for that core."""
+    [log] = find_logs(SPARK_LOGS / "rescaled" / f"{name}.zstd")
+    read = read_log(log)
+    schedule = map_log(read).schedule
+    started_ms = read.progress.filter(pl.col("batch") == 0)["started_ms"].item() - schedule.origin_ms
+    api.convert(SPARK_LOGS / "rescaled" / f"{name}.zstd", tmp_path / "trace", epochs="batch")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    answer = api.rescale(tmp_path / "store", period_ns=4_000_000_000, first_ns=started_ms * 1_000_000, cores=1)
+    [operation] = rows(answer, "operations")
+    assert (operation["kind"], operation["new_workers"]) == ("join", 1)
+    assert (operation["saturated"], operation["verdict"]) == ("yes", verdict)
+    kept = [cause for cause in diagnose(schedule).causes if cause.cause == "locality_wait"]
+    if verdict == "relieved":
+        assert operation["payback_status"] == "paid"
+        assert operation["before_ns"] > 10_000_000_000
+        assert operation["after_ns"] < 2_600_000_000
+        assert kept == []
+    else:
+        [cause] = kept
+        # 97 batches have two tasks of 2.3 s, of which one waits for the other.
+        assert cause.signal["kept_near"] == 97
+        assert cause.saved_ns == pytest.approx(97 * 2_300_000_000, rel=0.02)
 
 
 def test_what_a_joined_executor_brought_is_predicted() -> None:
