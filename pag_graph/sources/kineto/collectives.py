@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from pag_graph.sources.kineto.rank_log import KERNEL, OP, number
 from pag_graph.sources.kineto.spans import COLLECTIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,6 +72,8 @@ class Collective:
     """Whether it was joined by order and size, for want of a number."""
     on_host: bool = False
     """Whether threads carried it out, which leave it as they get to run, and no device."""
+    _last: Part | None = field(default=None, init=False, repr=False, compare=False)
+    """Of all the one that came last, once somebody has asked."""
 
     @property
     def everybody_waits(self) -> bool:
@@ -85,12 +88,15 @@ class Collective:
         part
             The rank's own. Where not everybody waits, only parts that had come before its end count.
         """
-        arrived = (
-            self.parts
-            if self.everybody_waits
-            else [candidate for candidate in self.parts if candidate.begin < part.end]
-        )
-        return max(arrived, key=lambda candidate: (candidate.begin, -candidate.rank))
+        if not self.everybody_waits:
+            return _last_of([candidate for candidate in self.parts if candidate.begin < part.end])
+        if self._last is None:
+            self._last = _last_of(self.parts)
+        return self._last
+
+
+def _last_of(parts: Sequence[Part]) -> Part:
+    return max(parts, key=lambda part: (part.begin, -part.rank))
 
 
 @dataclass(slots=True)
@@ -269,13 +275,24 @@ def _ranks_of(facts: Mapping[str, Any], log: RankLog, rank: int, name: str) -> t
     if name in _POINT_TO_POINT:
         ends = {number(facts.get("Src Rank"), rank), number(facts.get("Dst Rank"), rank), rank}
         return tuple(sorted(ends)) if len(ends) == 2 else ()  # noqa: PLR2004 two ends
-    text = facts.get("Process Group Ranks")
-    entries = text if isinstance(text, list) else str(text or "").strip("[] ").split(",")
+    listed = facts.get("Process Group Ranks")
+    text = listed if isinstance(listed, str) else str(listed or "")
     # Long lists are cut short by dots.
-    if "..." in str(text):
+    if "..." in text:
         return tuple(sorted(log.groups.get(str(facts.get("Process Group Name")), ())))
-    ranks = {number(entry.strip() if isinstance(entry, str) else entry) for entry in entries}
-    return () if -1 in ranks else tuple(sorted(ranks))
+    return _numbers(listed) if isinstance(listed, list) else _ranks_in(text)
+
+
+@lru_cache(maxsize=256)
+def _ranks_in(text: str) -> tuple[int, ...]:
+    """Read a list of ranks, ``[0, 1]``; every kernel of a collective has it, in the same words."""
+    return _numbers([entry.strip() for entry in text.strip("[] ").split(",")])
+
+
+def _numbers(entries: Iterable[Any]) -> tuple[int, ...]:
+    """Return the numbers that some values are, ascending and each once; none if one of them is no number."""
+    numbers = {number(entry.strip() if isinstance(entry, str) else entry) for entry in entries}
+    return () if -1 in numbers else tuple(sorted(numbers))
 
 
 class ClockEstimate(NamedTuple):
