@@ -108,6 +108,13 @@ def drawn(page: Chromium) -> str:
     return str(page.evaluate(f"{FRAME}.querySelector('svg g.node').closest('svg').outerHTML"))
 
 
+def rest(page: Chromium, picture: Path) -> None:
+    """Take a picture of a graph; where it is kept, when the layout has come to rest."""
+    if "PAG_PICTURES" in os.environ:
+        time.sleep(3)
+    page.picture(picture)
+
+
 def test_the_server_serves_guide_colours_and_saved_queries(neo4j_server: ServerStatus) -> None:
     assert neo4j_server.http_uri
     for name, content in browser.pages().items():
@@ -136,8 +143,7 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     assert style["Event"] in svg
     assert style["WAITING"] in svg
     assert svg.count('<g class="node') >= 4
-    time.sleep(3)  # the layout comes to rest, for the picture
-    page.picture(pictures / "browser-waits.png")
+    rest(page, pictures / "browser-waits.png")
 
     run(page, code("browser/draw_critical_path"))
     svg = drawn(page)
@@ -149,14 +155,12 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     captions = page.evaluate(f"{FRAME}.querySelector('svg g.node').closest('svg').textContent")
     assert "FlatMap" in captions
     assert "progress 2.67 ms" in captions
-    time.sleep(3)
-    page.picture(pictures / "browser-path.png")
+    rest(page, pictures / "browser-path.png")
 
     run(page, code("browser/draw_path_events"))
     svg = drawn(page)
     assert style["PROCESSING"] in svg
-    time.sleep(3)
-    page.picture(pictures / "browser-path-events.png")
+    rest(page, pictures / "browser-path-events.png")
 
     run(page, code("browser/draw_dataflow"))
     svg = drawn(page)

@@ -22,7 +22,7 @@ from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, state
 from pag_graph.sinks.neo4j.retention import KeepDetail
 from pag_graph.store.delta import open_store
-from tests.integration.conftest import PROVE
+from tests.integration.conftest import PROVE, build_first_epochs
 from tests.integration.test_neo4j_export import LAST, Growing, command, contents, wipe
 from tests.support.growing import GrowingTrace, rounds
 from tests.support.skewed_rounds import SLOW, portions, skewed_rounds
@@ -134,13 +134,20 @@ def test_epochs_that_wait_get_less_detail_and_none_is_skipped(
 
 
 KEEPS = ("full:2,critical:4,waits:6,summary:all", "critical:3,waits:5", "full:1,summary:4")
+FEW_KEEPS = ("full:1,critical:2,waits:3,summary:all", "critical:1,waits:3")
 
 
-@pytest.mark.parametrize("keep", KEEPS if PROVE else KEEPS[:2])
+@pytest.fixture(scope="module")
+def some_rounds(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The trace of 11 epochs, or its first 5."""
+    return skewed if PROVE else build_first_epochs("skewed", 4, tmp_path_factory.mktemp("some rounds"))
+
+
+@pytest.mark.parametrize("keep", KEEPS if PROVE else FEW_KEEPS)
 def test_what_is_kept_is_what_loads_at_these_details_make(
-    neo4j_driver: neo4j.Driver, connection: Connection, skewed: Run, keep: str
+    neo4j_driver: neo4j.Driver, connection: Connection, some_rounds: Run, keep: str
 ) -> None:
-    wanted = KeepDetail.of(keep)
+    skewed, wanted = some_rounds, KeepDetail.of(keep)
     wipe(neo4j_driver)
     # However long it takes, all details are there before any goes.
     whole = replace(SOON, until=Until(), load=replace(LOAD, group_edges=100), max_lag_s=1e9)

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.neo4j
 PROVE = os.environ.get("PAG_PROVE") == "1"
 LOADERS = 50 if PROVE else 4
 SERVERS = 10 if PROVE else 1
-PAUSE_S = 0.0 if PROVE else 0.1
+PAUSE_S = 0.0 if PROVE else 0.3
 """Between two looks: without it, looking is what the server is busy with."""
 
 # Small batches and groups, so that there are many places to be killed at; again and again what is there is read.

@@ -44,6 +44,7 @@ def test_all_logs_are_listed_and_what_is_none(logs: LogFolder) -> None:
         logs.list_logs(start=-1)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", [log.name for log in find_logs(LOGS)])
 def test_an_answer_is_that_of_the_command_and_fits(logs: LogFolder, name: str) -> None:
     [files] = [log for log in find_logs(LOGS) if log.name == name]
