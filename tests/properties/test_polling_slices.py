@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-LOGS = 3_000 if PROVE else 60
+LOGS = 3_000 if PROVE else 30
 
 
 def test_slices_do_not_show(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

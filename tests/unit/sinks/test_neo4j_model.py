@@ -262,6 +262,7 @@ def test_critical_holds_the_path_and_its_neighbours(runs: dict[str, Run], name: 
     assert content.steps.height == len(path)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("detail", list(Detail))
 @pytest.mark.parametrize("group_edges", [1, 500, 10**9])
 def test_import_files_hold_every_row_once(
