@@ -21,7 +21,8 @@ demo: setup ## see it all once, in the terminal and in Neo4j
 quick: setup ## what needs no Java, with few examples: under a minute
 	PAG_QUICK=1 $(PYTEST) tests/unit/kernels tests/unit/rules tests/unit/store tests/unit/motif tests/unit/builder tests/unit/graph tests/unit/runtime tests/meta/test_repository.py $(ARGS)
 
-test: check adapter ## everything, the real Neo4j and Spark included, with seeded subsets
+test: setup ## everything, the real Neo4j and Spark included, with seeded subsets
+	$(MAKE) --no-print-directory --jobs=2 check adapter
 	PAG_SAMPLE=$(SEED) $(PYTEST) --randomly-seed=$(SEED) $(ARGS)
 
 prove: check adapter-prove ## the same with full counts: kills, fuzzing, thousands of examples
