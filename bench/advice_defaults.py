@@ -52,6 +52,8 @@ class Tried:
     """The share of its time for which the busiest worker works; the median over runs."""
     predicted: float
     """How many times as fast the program becomes; the median over runs."""
+    least: float
+    """The same at least."""
     verdict: str
     """The most frequent."""
     ratio_low: float
@@ -108,6 +110,7 @@ def _tried(
         operator=operator,
         busiest=busiest,
         predicted=statistics.median(said["span_ns"] / said["predicted_ns"] for said in advice),
+        least=statistics.median(said["span_ns"] / said["high_ns"] for said in advice),
         verdict=max(set(verdicts), key=verdicts.count),
         ratio_low=row["ratio_low"],
         ratio_high=row["ratio_high"],
@@ -166,10 +169,11 @@ def section(result: Mapping[str, Any]) -> str:
         kept = sum(port.decision == "keep" for port in advised)
         missed = sum(port.decision == "keep" for port in tried) - kept
         rows.append(f"| {beta} | {len(advised)} | {kept} | {len(advised) - kept} | {missed} |")
-    rows += ["", "| costs | messages | port at | busiest | predicted | measured | verdict | decision |"]
-    rows.append("| --- " * 8 + "|")
+    rows += ["", "| costs | messages | port at | busiest | predicted | least | measured | verdict | decision |"]
+    rows.append("| --- " * 9 + "|")
     rows += [
         f"| {port.shape} | {port.batches} | {port.operator} | {port.busiest:.0%} | {port.predicted:.2f} x |"
+        f" {port.least:.3f} x |"
         f" {port.ratio_low:.2f} to {port.ratio_high:.2f} x | {port.verdict} | {port.decision} |"
         for port in tried
     ]

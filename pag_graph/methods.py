@@ -420,7 +420,7 @@ class AnalysisMethods:
         role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
-        beta: float = 0.8,
+        beta: float = 0.7,
         cores: int | None = None,
         new_threads: int = 1,
         ports: int = 1,

@@ -49,7 +49,7 @@ _HALTS = {
 class AdviseParameters:
     """Parameters of `advise`."""
 
-    beta: Annotated[float, "A thread that works for at least this share of its time is a bottleneck."] = 0.8
+    beta: Annotated[float, "A thread that works for at least this share of its time is a bottleneck."] = 0.7
     cores: Annotated[int | None, "Cores of the machine. Without it, there are enough cores for all threads."] = None
     new_threads: Annotated[
         int, "Try up to this many threads behind a port of a dataflow, and this many more workers."
@@ -94,7 +94,7 @@ class AdviseParameters:
             if value is not None and value < 1:
                 message = f"{name} is {value}, and must be at least 1."
         if message:
-            raise InvalidParameterError(message, "pag advise run.pag --beta 0.8 --cores 4")
+            raise InvalidParameterError(message, "pag advise run.pag --beta 0.7 --cores 4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ def advise(
     ] = None,
     beta: Annotated[
         float, typer.Option(help="A thread that works for at least this share of its time is a bottleneck.")
-    ] = 0.8,
+    ] = 0.7,
     cores: _Cores = None,
     state: Annotated[Path | None, typer.Option(help="File of advise-evaluate; its trials are written too.")] = None,
     home: Home = None,

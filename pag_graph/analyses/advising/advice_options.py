@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _HARDLY = 0.05
 """Where a replay saves a smaller part than this of what could be saved, nothing is done at the same time."""
 
+_LEAST_GAIN = 0.01
+"""Where less is saved at least, a port does as much harm as good (`docs/advice.md`, What the defaults cost)."""
+
 Verdict = Literal["insert", "no_gain", "cannot_tell"]
 
 
@@ -64,8 +67,10 @@ class Option:
         if self.bound is None:
             return "cannot_tell", "not_replayed"
         bound = self.bound
-        if bound.high_ns < span_ns:
+        if bound.high_ns <= (1 - _LEAST_GAIN) * span_ns:
             return "insert", None
+        if bound.high_ns < span_ns:
+            return "cannot_tell", "slight"
         if bound.low_ns >= span_ns:
             return "no_gain", "cores" if bound.by_cores else "off_path"
         if bound.by_cores:
