@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HARDLY = 0.05
 """Where a replay saves a smaller part than this of what could be saved, nothing is done at the same time."""
 
-_LEAST_GAIN = 0.01
+_LEAST_GAIN = 0.02
 """Where less is saved at least, a port does as much harm as good (`docs/advice.md`, What the defaults cost)."""
 
 Verdict = Literal["insert", "no_gain", "cannot_tell"]
