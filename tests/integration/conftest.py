@@ -146,6 +146,11 @@ class Database:
             skewed = runs["skewed"]
             write_advice(self.driver, skewed, api.open(skewed.info.path).advise(epoch=4, beta=0.0))
             self._bundled = True
+            self.plan_anew()
+
+    def plan_anew(self) -> None:
+        """Forget plans that were made when the database held something else (`PLANS_ARE_KEPT`)."""
+        self.driver.execute_query("CALL db.clearQueryCaches()")
 
 
 @pytest.fixture(scope="session")
@@ -155,6 +160,12 @@ def neo4j_database(neo4j_server: ServerStatus) -> Iterator[Database]:
 
     with server.driver(neo4j_server) as driver:
         yield Database(driver)
+
+
+@pytest.fixture
+def fresh_plans(neo4j_database: Database) -> None:
+    """Let a test that looks at plans have those of the database as it is."""
+    neo4j_database.plan_anew()
 
 
 @pytest.fixture
