@@ -19,6 +19,13 @@ SET snapshot.current = true
 MERGE (epoch)-[:HAS_SNAPSHOT]->(snapshot)
 MERGE (snapshot)-[:WAS_GENERATED_BY]->(job)
 WITH i, epoch, snapshot
+// What a load that was killed wrote of an earlier commit, and never showed.
+CALL (i, snapshot) {
+  MATCH (unshown:Snapshot {run: $run, epoch: $epoch[i]})
+  WHERE unshown <> snapshot AND unshown.current IS NULL AND NOT EXISTS { (unshown)<-[:HAS_SNAPSHOT]-() }
+  DETACH DELETE unshown
+}
+WITH i, epoch, snapshot
 MATCH (older:Snapshot {run: $run, epoch: $epoch[i]})
 WHERE older <> snapshot AND older.current
 SET older.current = false
