@@ -7,7 +7,6 @@ workers with each cut, and compares. ``--held-out`` takes shapes at which nobody
 
 from __future__ import annotations
 
-import os
 import re
 import statistics
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import harness
-from bench.reexecution import command_line, first_in_line, repeats, rounds, spread
+from bench.reexecution import command_line, first_in_line, repeats, result_of, rounds, spread, write_section
 from pag_graph import api
 from pag_graph.sources.record import build_program
 
@@ -278,8 +277,7 @@ def section(result: Mapping[str, Any]) -> str:
 
 def write_page(part: Part, result: Mapping[str, Any]) -> None:
     """Replace a generated part of ``docs/advice.md``."""
-    text = harness.with_section(PAGE.read_text(encoding="utf-8"), part.name, section(result))
-    PAGE.write_text(text, encoding="utf-8")
+    write_section(PAGE, part.name, section(result))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -303,16 +301,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(line(cut), flush=True)
     print(summary(cuts))
     if not options.quick and not options.only:
-        result = {
-            "format": harness.FORMAT,
-            "bench": cut_set.name,
-            "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
-            "begun": begun.isoformat(timespec="seconds"),
-            "repeat": repeat,
-            "first_in_line": options.first_in_line,
-            "commit": harness.commit(),
-            "cuts": [asdict(cut) for cut in cuts],
-        }
+        kept_cuts = [asdict(cut) for cut in cuts]
+        result = result_of(cut_set.name, options, facts, begun, repeat=repeat, cuts=kept_cuts)
         cut_set.result.parent.mkdir(exist_ok=True)
         harness.save(result, cut_set.result)
         write_page(cut_set, result)

@@ -7,7 +7,6 @@ once in 35 of four, once in 126 of five (`pag_graph.analyses.repetitions`).
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import harness
 from bench.advice import HELD_OUT, PAGE, SHAPES, cut_places, recorded
-from bench.reexecution import command_line, repeats
+from bench.reexecution import command_line, repeats, result_of, write_section
 from pag_graph.analyses.advising.advice_state import AdviceState
 from pag_graph.analyses.advising.advice_trials import advise_evaluate
 from pag_graph.analyses.repetitions import chance_of_separation, enough
@@ -158,22 +157,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 comparisons += told_apart
                 measures += of_rounds
                 print(comparisons[-1], flush=True)
-        result = {
-            "format": harness.FORMAT,
-            "bench": NAME,
-            "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
-            "begun": begun.isoformat(timespec="seconds"),
-            "runs": runs,
-            "first_in_line": options.first_in_line,
-            "commit": harness.commit(),
-            "comparisons": [asdict(entry) for entry in comparisons],
-            "measures": [asdict(entry) for entry in measures],
-        }
+        content = {"runs": runs, "comparisons": list(map(asdict, comparisons)), "measures": list(map(asdict, measures))}
+        result = result_of(NAME, options, facts, begun, **content)
         print(section(result))
         if options.quick or options.only:
             return 0
         harness.save(result, file)
-    PAGE.write_text(harness.with_section(PAGE.read_text(encoding="utf-8"), NAME, section(result)), encoding="utf-8")
+    write_section(PAGE, NAME, section(result))
     return 0
 
 

@@ -7,7 +7,6 @@ every cut on a third worker. Were more ports proposed with a lower beta, and did
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import harness
 from bench.advice import FITTED, PAGE, UNSEEN, Shape, recorded
-from bench.reexecution import command_line, repeats, rounds
+from bench.reexecution import command_line, repeats, result_of, rounds, write_section
 from pag_graph.analyses.advising.advice_state import AdviceState
 from pag_graph.analyses.advising.advice_trials import advise_evaluate, decided
 from pag_graph.analyses.repetitions import compared
@@ -211,21 +210,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for batches in _BATCHES if not options.only or name in options.only else ():
                 tried += try_ports(program, name, batches, repeat=repeat, rt=options.first_in_line)
                 print(*tried[-len(_CUTS) :], sep="\n", flush=True)
-        result = {
-            "format": harness.FORMAT,
-            "bench": NAME,
-            "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
-            "begun": begun.isoformat(timespec="seconds"),
-            "repeat": repeat,
-            "first_in_line": options.first_in_line,
-            "commit": harness.commit(),
-            "tried": [asdict(entry) for entry in tried],
-        }
+        result = result_of(NAME, options, facts, begun, repeat=repeat, tried=list(map(asdict, tried)))
         print(section(result))
         if options.quick or options.only:
             return 0
         harness.save(result, file)
-    PAGE.write_text(harness.with_section(PAGE.read_text(encoding="utf-8"), NAME, section(result)), encoding="utf-8")
+    write_section(PAGE, NAME, section(result))
     return 0
 
 

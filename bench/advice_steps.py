@@ -7,7 +7,6 @@ proposed or kept. ``--atonce 0`` lets operators take all messages that are there
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import harness
 from bench.advice import PAGE, Shape, recorded
-from bench.reexecution import command_line, repeats, rounds, spread
+from bench.reexecution import command_line, repeats, result_of, rounds, spread, write_section
 from pag_graph import api
 from pag_graph.sources.record import build_program
 
@@ -145,8 +144,7 @@ def section(result: Mapping[str, Any]) -> str:
 
 def write_page(result: Mapping[str, Any]) -> None:
     """Replace a generated part of ``docs/advice.md``."""
-    text = harness.with_section(PAGE.read_text(encoding="utf-8"), "advice-steps", section(result))
-    PAGE.write_text(text, encoding="utf-8")
+    write_section(PAGE, "advice-steps", section(result))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -169,19 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first_ns, steps = follow(program, shape, Path(folder), repeat=repeat, rt=options.first_in_line)
     if options.quick or options.only or options.atonce != 1:
         return 0
-    result = {
-        "format": harness.FORMAT,
-        "bench": "advice-steps",
-        "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
-        "begun": begun.isoformat(timespec="seconds"),
-        "repeat": repeat,
-        "first_in_line": options.first_in_line,
-        "commit": harness.commit(),
-        "cost_ns": costs[0],
-        "records": options.records,
-        "first_ns": first_ns,
-        "steps": [asdict(step) for step in steps],
-    }
+    content = {"repeat": repeat, "cost_ns": costs[0], "records": options.records, "first_ns": first_ns}
+    result = result_of("advice-steps", options, facts, begun, **content, steps=list(map(asdict, steps)))
     RESULT.parent.mkdir(exist_ok=True)
     harness.save(result, RESULT)
     write_page(result)

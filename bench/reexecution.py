@@ -7,12 +7,14 @@ import os
 import statistics
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bench import harness
 from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from pag_graph import api
     from pag_graph.graph.run import Run
@@ -59,6 +61,40 @@ def first_in_line() -> None:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except (AttributeError, OSError) as error:
         print(f"runs at usual priority: {error}", file=sys.stderr)
+
+
+def result_of(
+    name: str, options: argparse.Namespace, machine: Mapping[str, Any], begun: datetime, **content: Any
+) -> dict[str, Any]:
+    """Return what a check keeps, once it has ended.
+
+    Parameters
+    ----------
+    name
+        Of the result.
+    options
+        Of the command line.
+    machine
+        What `harness.machine` said when the check began.
+    begun
+        When that was.
+    content
+        What was measured.
+    """
+    return {
+        "format": harness.FORMAT,
+        "bench": name,
+        "machine": {**machine, "load_average_after": round(os.getloadavg()[0], 2)},
+        "begun": begun.isoformat(timespec="seconds"),
+        "first_in_line": options.first_in_line,
+        "commit": harness.commit(),
+        **content,
+    }
+
+
+def write_section(page: Path, name: str, content: str) -> None:
+    """Replace a generated part of a page."""
+    page.write_text(harness.with_section(page.read_text(encoding="utf-8"), name, content), encoding="utf-8")
 
 
 def rounds(run: Run) -> list[api.Window]:

@@ -163,7 +163,7 @@ def commit(
             }
             check_sizes(path / name, files.values())
             if files:
-                to_disk(path / name, files)
+                to_disk(*(path / name / file for file in files), path / name)
             stays = keep and name in GROWING if live_of_table is None else live_of_table.base is not None
             step = _step(path / name, files, previous, keep=stays, swap=(swaps or {}).get(name) if stays else None)
             if name == "epochs":

@@ -129,7 +129,7 @@ def put(file: Path, content: bytes) -> None:
     """Make a file appear whole, and only if there is none of its name."""
     with temporary_file(file.parent) as temporary:
         temporary.write_bytes(content)
-        to_disk(temporary.parent, [temporary.name])
+        to_disk(temporary)
         os.link(temporary, file)
         to_disk(file.parent)
 

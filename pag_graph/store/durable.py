@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 _mutex = threading.Lock()
@@ -37,8 +37,8 @@ def durable(*, wanted: bool = True) -> Iterator[None]:
             _askers -= wanted
 
 
-def to_disk(folder: Path, names: Iterable[str] = ()) -> None:
-    """Have files of a folder, and then what the folder says of its files, reach the disk; only where that is asked for.
+def to_disk(*paths: Path) -> None:
+    """Have files, or what folders say of their files, reach the disk in this order; only where that is asked for.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def to_disk(folder: Path, names: Iterable[str] = ()) -> None:
     """
     if not _askers:
         return
-    for path in (*(folder / name for name in names), folder):
+    for path in paths:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

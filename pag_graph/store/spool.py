@@ -245,7 +245,7 @@ class Spool:
                 if repeated:
                     write_table(hidden, conform(table.slice(repeated), TRACE_EVENTS, where=str(hidden)))
                 os.utime(hidden, ns=(published_ns, published_ns))
-                to_disk(hidden.parent, [hidden.name])
+                to_disk(hidden)
                 hidden.replace(place)
                 to_disk(place.parent)
             finally:

@@ -66,7 +66,7 @@ def files_of_state(pin: Mapping[str, Any] | None) -> list[str]:
 def state_to_disk(store: Path, pin: Mapping[str, Any] | None) -> None:
     """Have the files that a commit needs to be gone on from reach the disk, where that is asked for (`durable`)."""
     if names := files_of_state(pin):
-        to_disk(store / _TABLE, names)
+        to_disk(*(store / _TABLE / name for name in names), store / _TABLE)
 
 
 def write_sends(store: Path, sends: pa.Table) -> str:

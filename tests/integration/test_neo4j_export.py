@@ -23,6 +23,7 @@ from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.neo4j_server import lease as leases
+from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.connection import Connection, connection_from_environment, connection_to_home
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.export import export_store
@@ -228,6 +229,30 @@ def test_a_read_that_an_append_interrupts_is_done_again(
     assert settled.is_whole
     assert settled.value[0] == settled.value[1]
     assert [epoch for epoch, _ in settled.value[0]] == grown.epochs["epoch"].to_list()
+
+
+def test_what_a_killed_load_saw_of_an_earlier_commit_goes(
+    neo4j_driver: neo4j.Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One group of epochs, so that those are in it that the next commit changes.
+    log, whole = Growing(tmp_path), LoadOptions(detail=Detail.FULL)
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(loader, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            load_run(log.reach(BEFORE), neo4j_driver, options=whole)
+    unshown = "MATCH (snapshot:Snapshot) WHERE NOT (snapshot)<-[:HAS_SNAPSHOT]-() RETURN count(*) AS snapshots"
+    assert neo4j_driver.execute_query(unshown).records[0]["snapshots"]
+    run = log.reach(None)
+    load_run(run, neo4j_driver, options=whole)
+    assert neo4j_driver.execute_query(unshown).records[0]["snapshots"] == 0
+    loaded = contents(neo4j_driver)
+    wipe(neo4j_driver)
+    load_run(run, neo4j_driver, options=whole)
+    assert contents(neo4j_driver) == loaded
 
 
 def test_an_export_that_is_killed_hides_nothing(

@@ -21,14 +21,13 @@ from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.neo4j_server import server
-from pag_graph.sinks.neo4j import events, loader, model
+from pag_graph.sinks.neo4j import events, model
 from pag_graph.sinks.neo4j.detail import RunLabels
 from pag_graph.sinks.neo4j.load_steps import prepare_schema
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import answer_query, run_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pag_graph.graph.run import Run
@@ -374,8 +373,7 @@ def test_runs_without_critical_paths_can_be_loaded(neo4j_driver: neo4j.Driver, s
     )
 
 
-def growing(tmp_path: Path) -> tuple[Path, Callable[[], Run]]:
-    """Return the store of the first half of a trace, and what appends the rest of it."""
+def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_path: Path) -> None:
     trace, store = tmp_path / "trace", tmp_path / "store"
     shutil.copytree(SAMPLES / "skewed", trace)
     later = {}
@@ -387,46 +385,14 @@ def growing(tmp_path: Path) -> tuple[Path, Callable[[], Run]]:
     whole = meta.read_text()
     meta.write_text(whole.replace('"complete": true', '"complete": false'))
     api.build(trace, store, engine="local")
-
-    def grow() -> Run:
-        for file, rows in later.items():
-            pq.write_table(rows, file)
-        meta.write_text(whole)
-        api.build(trace, store, engine="local", mode="append")
-        return api.open(store).run
-
-    return store, grow
-
-
-def test_what_a_killed_load_saw_of_an_earlier_commit_goes(
-    neo4j_driver: neo4j.Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, grow = growing(tmp_path)
-    with monkeypatch.context() as patch:
-
-        def killed(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        patch.setattr(loader, "publish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            load_run(api.open(store).run, neo4j_driver)
-    unshown = "MATCH (snapshot:Snapshot) WHERE NOT (snapshot)<-[:HAS_SNAPSHOT]-() RETURN count(*) AS snapshots"
-    assert ask(neo4j_driver, unshown)[0]["snapshots"]
-    run = grow()
-    load_run(run, neo4j_driver)
-    assert ask(neo4j_driver, unshown) == [{"snapshots": 0}]
-    loaded = contents(neo4j_driver)
-    neo4j_driver.execute_query("MATCH (n) DETACH DELETE n")
-    load_run(run, neo4j_driver)
-    assert contents(neo4j_driver) == loaded
-
-
-def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_path: Path) -> None:
-    store, grow = growing(tmp_path)
     early = api.open(store).run
     load_run(early, neo4j_driver)
     early_epochs = early.epochs["epoch"].to_list()
-    run = grow()
+    for file, rows in later.items():
+        pq.write_table(rows, file)
+    meta.write_text(whole)
+    api.build(trace, store, engine="local", mode="append")
+    run = api.open(store).run
     assert ids(run) == ids(early)
 
     one = load_run(run, neo4j_driver, epochs=[0], again=True)

@@ -130,13 +130,13 @@ def _kept_near(look: Look) -> _Kept:
         return _Kept(empty, [])
     hosts = look.schedule.executors["host"].to_list()
     executor, since, until = _empty_cores(look)
-    host = np.array(hosts, dtype=object)[executor]
+    host_of_gap = np.array(hosts, dtype=object)[executor]
     is_kept = np.zeros(last_tasks.height, np.bool_)
     spans: list[Interval] = []
     for number, task in enumerate(last_tasks.iter_rows(named=True)):
         low, high = np.maximum(since, task["first"]), np.minimum(until, task["launch"])
         # A place on the same host is as near, unless the task wants the very executor.
-        is_far = executor != task["executor"] if task["locality"] < _NODE else host != hosts[task["executor"]]
+        is_far = executor != task["executor"] if task["locality"] < _NODE else host_of_gap != hosts[task["executor"]]
         chosen = np.flatnonzero(is_far & (high - low >= _REVIVED_NS))
         is_kept[number] = len(chosen) > 0
         spans += zip(low[chosen].tolist(), high[chosen].tolist(), strict=True)
@@ -171,10 +171,14 @@ def _empty_cores(look: Look) -> tuple[I64, I64, I64]:
     one_core_each = setting(look.schedule.log, "spark.task.cpus").value == "1"
     for core, place in enumerate(look.schedule.cores):
         added, removed = lives[place.executor]
-        first, last = used.get(core, (removed if removed >= end and one_core_each else added, removed))
-        at_ends.append((core, added, first))
-        if removed >= end:
-            at_ends.append((core, last, removed))
+        stayed = removed >= end
+        if core in used:
+            first, last = used[core]
+            at_ends.append((core, added, first))
+            if stayed:
+                at_ends.append((core, last, removed))
+        elif stayed and one_core_each:
+            at_ends.append((core, added, removed))
     gaps = pl.concat([gaps, pl.DataFrame(at_ends, schema=gaps.schema, orient="row")])
     gaps = gaps.filter(pl.col("until") - pl.col("since") >= _REVIVED_NS)
     executor_of_core = np.array([place.executor for place in look.schedule.cores], np.int64)

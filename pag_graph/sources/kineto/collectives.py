@@ -286,7 +286,7 @@ def _ranks_of(facts: Mapping[str, Any], log: RankLog, rank: int, name: str) -> t
 @lru_cache(maxsize=256)
 def _ranks_in(text: str) -> tuple[int, ...]:
     """Read a list of ranks, ``[0, 1]``; every kernel of a collective has it, in the same words."""
-    return _numbers([entry.strip() for entry in text.strip("[] ").split(",")])
+    return _numbers(text.strip("[] ").split(","))
 
 
 def _numbers(entries: Iterable[Any]) -> tuple[int, ...]:
