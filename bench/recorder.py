@@ -73,12 +73,19 @@ def _once(program: Path, words: Sequence[str], place: Path) -> float:
     hosts.write_text("".join(f"127.0.0.1:{port}\n" for port in _free_ports()), encoding="utf-8")
     command = [str(program), *words, "-w", "1", "-n", str(_PROCESSES), "-h", str(hosts), "-p"]
     started = [
-        subprocess.Popen([*command, str(process)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        subprocess.Popen(
+            [*command, str(process)],
+            stdout=subprocess.PIPE,
+            stderr=(place / f"stderr-{process}").open("w", encoding="utf-8"),
+            text=True,
+        )
         for process in range(_PROCESSES)
     ]
     outputs = [process.communicate()[0] for process in started]
-    if any(process.returncode for process in started):
-        message = f"{program} {' '.join(words)} failed"
+    codes = [process.returncode for process in started]
+    if any(codes):
+        said = "\n".join((place / f"stderr-{process}").read_text(encoding="utf-8") for process in range(_PROCESSES))
+        message = f"{program} {' '.join(words)} ended with {codes}:\n{said}"
         raise RuntimeError(message)
     return int(outputs[0].partition("elapsed_ns ")[2].split()[0]) / 1e9
 
