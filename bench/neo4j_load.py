@@ -223,7 +223,7 @@ def _details(session: Session, opened: Run) -> None:
         files.folder.mkdir(parents=True)
         files.write(GROUP_EDGES, lambda *_: None)
         # An epoch has a node, and leads to the next one, from the run, to its snapshot and on to the commit.
-        counts[detail] = files.nodes + files.relationships + 5 * opened.epochs.height
+        counts[detail] = files.nodes.total() + files.relationships + 5 * opened.epochs.height
     times = counts[Detail.FULL] / counts[Detail.WAITS]
     values = {str(detail): count for detail, count in counts.items()} | {"full / waits": round(times, 1)}
     session.keep(Figure(name="nodes and relationships by detail", values=values, target="full / waits >= 50"))
