@@ -7,6 +7,10 @@ The spool is a directory in which a trace grows (`pag_graph.store.trace`), with 
     received/process-0/           the description of the trace as the process knows it
 
 Nothing of it is in memory alone: whoever opens the spool again knows up to where each worker's log is there.
+
+Small portions of a worker go into one file, which is replaced by one with the same row groups and those of the next
+portion, as recorders to a directory do. It is whole at any moment, and a reader that comes again finds the row groups
+that it knows at the same places.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ import os
 import re
 import shutil
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pag_graph.errors import StoreConflictError, StoreError, TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
@@ -33,7 +39,7 @@ from pag_graph.store.in_place import refusals
 from pag_graph.store.log import column
 from pag_graph.store.merged import Description, Part, merged_meta, merged_tables
 from pag_graph.store.safe_files import parse_json
-from pag_graph.store.trace import write_table
+from pag_graph.store.trace import write_row_groups, write_table
 from pag_graph.store.trace_columns import conform
 from pag_graph.store.trace_files import EVENTS, FINDINGS, META
 
@@ -44,6 +50,10 @@ if TYPE_CHECKING:
 RECEIVED = "received"
 MOST_ROWS = 1 << 20
 """Rows of one file of events."""
+JOINED_ROWS = 1 << 17
+"""Rows of a file that consists of several portions: each portion writes those before it once more."""
+_JOINED_PORTIONS = 64
+_JOINED_S = 10.0
 _MOST_LOST = 1 << 16
 """Stretches of lost events that are remembered of a worker."""
 _DESCRIPTION = frozenset({META, "operators.parquet", "channels.parquet", "workers.parquet"})
@@ -59,6 +69,12 @@ class _Lane:
     next_seq: int = 0
     """The number after the last event that is there or lost."""
     next_file: int = 0
+    begun: float = 0.0
+    """When the last file was begun, by the clock that never goes back."""
+    portions: int = 0
+    """Portions in the last file; 0 where an earlier process wrote it."""
+    rows: int = 0
+    """Rows in the last file."""
     lost: list[tuple[int, int]] = field(default_factory=list)
     """Stretches that the program could not keep: first and last number, ascending, apart."""
     last: int | None = None
@@ -69,6 +85,18 @@ class _Lane:
     def ended(self) -> bool:
         """Whether nothing more comes, and all is there."""
         return self.last is not None
+
+    def joins(self, rows: int) -> bool:
+        """Whether the last file takes so many rows more: as long as it is young and small."""
+        is_young = 0 < self.portions < _JOINED_PORTIONS and time.monotonic() - self.begun < _JOINED_S
+        return is_young and self.rows + rows <= JOINED_ROWS
+
+    def count(self, rows: int, *, joined: bool) -> None:
+        """Take note of a portion, in a new file or at the end of the last one."""
+        if not joined:
+            self.next_file, self.begun, self.portions, self.rows = self.next_file + 1, time.monotonic(), 0, 0
+        self.portions += 1
+        self.rows += rows
 
     def step_over(self) -> None:
         """Go on behind what is lost."""
@@ -232,8 +260,7 @@ class Spool:
             if self._parts[process].known is None:
                 message = f"Events of worker {worker} came before the description of the trace."
                 raise TraceFormatError(message, _HINT, {"worker": worker})
-            place = self.root / EVENTS / f"worker-{worker:07}-{lane.next_file:07}.parquet"
-            hidden = place.with_suffix(".incoming")
+            hidden = self._place(worker, lane.next_file).with_suffix(".incoming")
             try:
                 hidden.write_bytes(content)
                 table = self._checked(hidden, worker, first)
@@ -242,15 +269,19 @@ class Spool:
                 if repeated == len(seq):
                     return repeated
                 self._check_gaps(self._parts[process], worker, lane, seq[repeated:])
-                if repeated:
-                    write_table(hidden, conform(table.slice(repeated), TRACE_EVENTS, where=str(hidden)))
+                rows = len(seq) - repeated
+                is_joined = lane.joins(rows)
+                place = self._place(worker, lane.next_file - is_joined)
+                if is_joined or repeated:
+                    tables = [*(_groups(place) if is_joined else ()), table.slice(repeated)]
+                    write_row_groups(hidden, [conform(table, TRACE_EVENTS, where=str(hidden)) for table in tables])
                 os.utime(hidden, ns=(published_ns, published_ns))
                 to_disk(hidden)
                 hidden.replace(place)
                 to_disk(place.parent)
             finally:
                 hidden.unlink(missing_ok=True)
-            lane.next_file += 1
+            lane.count(rows, joined=is_joined)
             lane.next_seq = int(seq[-1]) + 1
             lane.step_over()
             return repeated
@@ -326,6 +357,9 @@ class Spool:
 
     def _next(self, process: int) -> dict[int, int]:
         return {worker: self._lanes[worker].next_seq for worker in self._parts[process].workers}
+
+    def _place(self, worker: int, number: int) -> Path:
+        return self.root / EVENTS / f"worker-{worker:07}-{number:07}.parquet"
 
     def _checked(self, hidden: Path, worker: int, first: int) -> pa.Table:
         """Read a file of events as one reads what somebody else wrote."""
@@ -457,9 +491,15 @@ class Spool:
             self._parts[process] = replace(part, known=self._described(part, folder))
 
     def _last_seq(self, worker: int, number: int) -> int:
-        file = inspect(self.root, f"{EVENTS}/worker-{worker:07}-{number:07}.parquet", None)
+        file = inspect(self.root, f"{EVENTS}/{self._place(worker, number).name}", None)
         table = read_events(self.root, file, ["seq"], None)
         return -1 if table is None else int(column(table, "seq")[-1])
+
+
+def _groups(file: Path) -> list[pa.Table]:
+    """Read a file of events, a table for each row group."""
+    with pq.ParquetFile(file) as parquet:
+        return [parquet.read_row_group(group) for group in range(parquet.num_row_groups)]
 
 
 def _united(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -411,16 +411,21 @@ def _write_content(
 
 def write_table(file: Path, table: pa.Table) -> None:
     """Write a table of a trace as Parquet."""
+    write_row_groups(file, [table])
+
+
+def write_row_groups(file: Path, tables: Sequence[pa.Table]) -> None:
+    """Write tables of a trace as one file of Parquet; each of them begins a row group."""
+    schema = tables[0].schema
     # Neighbouring numbers differ by little, so delta encoding beats a dictionary many times over. With zstd a trace
     # would be a sixth smaller, and would take a quarter longer to decode.
-    pq.write_table(
-        table,
+    with pq.ParquetWriter(
         file,
+        schema,
         compression="lz4",
-        use_dictionary=[column.name for column in table.schema if pa.types.is_string(column.type)],
-        column_encoding={
-            column.name: "DELTA_BINARY_PACKED" for column in table.schema if pa.types.is_integer(column.type)
-        },
-        row_group_size=_ROW_GROUP,
+        use_dictionary=[column.name for column in schema if pa.types.is_string(column.type)],
+        column_encoding={column.name: "DELTA_BINARY_PACKED" for column in schema if pa.types.is_integer(column.type)},
         write_statistics=True,
-    )
+    ) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=_ROW_GROUP)

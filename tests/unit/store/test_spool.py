@@ -91,6 +91,45 @@ def test_two_processes_make_one_trace(tmp_path: Path, source: Trace) -> None:
     assert (received.operators, received.channels) == (source.operators, source.channels)
 
 
+def test_small_portions_share_a_file_whose_row_groups_stay_where_they_are(
+    tmp_path: Path, source: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spooling, "JOINED_ROWS", 10)
+    root = tmp_path / "spool"
+    spool = Spool(root)
+    spool.join(source.meta.trace_id, 0, 1, [0, 1])
+    spool.describe(0, described(source))
+    known: list[tuple[str, int, list[object]]] = []
+    for begin in range(0, 20, 4):
+        portion = part(source, tmp_path, 0, slice(begin, begin + 4))
+        spool.add(0, 0, portion.first, begin + 1, portion.content)
+        now = [
+            (file.name, group, pq.ParquetFile(file).read_row_group(group)["seq"].to_pylist())
+            for file in sorted((root / "events").iterdir())
+            for group in range(pq.ParquetFile(file).num_row_groups)
+        ]
+        assert now[: len(known)] == known
+        assert len(now) == len(known) + 1
+        known = now
+    assert [(name[-10:], group) for name, group, _ in known] == [
+        ("00.parquet", 0),
+        ("00.parquet", 1),
+        ("01.parquet", 0),
+        ("01.parquet", 1),
+        ("02.parquet", 0),
+    ]
+    assert [file.stat().st_mtime_ns for file in sorted((root / "events").iterdir())] == [5, 13, 17]
+    spool.close()
+    # Who goes on with a spool begins a new file.
+    spool = Spool(root)
+    portion = part(source, tmp_path, 0, slice(20, 24))
+    spool.join(source.meta.trace_id, 0, 1, [0, 1])
+    spool.add(0, 0, portion.first, 50, portion.content)
+    assert len(list((root / "events").iterdir())) == 4
+    spool.close()
+    assert Trace.open(root).events(workers=[0]).equals(source.events(workers=[0]).slice(0, 24))
+
+
 def test_a_trace_whose_program_was_cut_short_is_not_complete(tmp_path: Path, source: Trace) -> None:
     spool = Spool(tmp_path / "spool")
     spool.join(source.meta.trace_id, 0, 1, [0, 1])
