@@ -2,13 +2,14 @@
 
     python -m bench.spark_truth --run             # runs every program as it was and mended, and writes the page anew
     python -m bench.spark_truth --run --pairs 5 --lines 2000000   # more often, with larger tables for the held-out half
-    python -m bench.spark_truth --run --half held-out --only h-band
+    python -m bench.spark_truth --run --sets held-out --only h-band
     python -m bench.spark_truth                   # the page anew, from the result that is kept
 
 Programs of the training half are those of `bench/spark_causes/plan_programs.py`, of the held-out half those of
-`query_programs.py`. A pair is one run with the planted cause and one with the advice applied; pairs alternate (ABBA),
-so what a machine does meanwhile meets both. Every change of a setting that an answer proposes is applied as well, to
-the planted program, whatever the cause. The application's time since its first job counts.
+`query_programs.py`; `harder_programs.py` makes causes of the training half small, or puts two into one program. A pair
+is one run with the planted cause and one with the advice applied; pairs alternate (ABBA), so what a machine does
+meanwhile meets both. Every change of a setting that an answer proposes is applied as well, to the planted program,
+whatever the cause. The application's time since its first job counts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,13 @@ __all__ = ["Run", "Tried", "Truth", "compare", "half", "section", "tried", "wils
 RESULT = harness.ROOT / "bench" / "results" / "spark-truth.json"
 PAGE = harness.ROOT / "docs" / "spark-truth.md"
 _SCRIPTS = harness.ROOT / "bench" / "spark_causes"
-HALVES = ("training", "held-out")
+SETS = {
+    "training": "Training half",
+    "held-out": "Held-out half",
+    "near": "Causes that are hardly large enough",
+    "pairs": "One cause beside another",
+}
+"""What programs are for: the halves, and variants of the training half that are harder to tell."""
 _OF_AN_ESTIMATE, _OF_A_BOUND = 0.5, 0.2
 """Least part of a predicted saving that must come true: of an estimate, and of what is only a bound."""
 
@@ -63,7 +70,7 @@ class Run:
     ranked: list[dict[str, Any]]
     """Causes that the answer names, in order: `cause`, `saved_ns`, `upper_bound`, `class`, `settings` (proposed)."""
     half: str = "training"
-    """``training`` if rules were made with the program in view, else ``held-out``."""
+    """One of `SETS`: ``training`` if rules were made with the program in view, and so on."""
     lines: int = 0
     """Of the largest table, where programs share tables."""
     sha256: str = ""
@@ -314,7 +321,7 @@ def _answered(log: bytes, folder: Path) -> Diagnosis:
     return diagnose(map_log(read_log(LogFiles(name="log", files=(file,)))).schedule)
 
 
-def run_all(pairs: int, only: Sequence[str], halves: Sequence[str], lines: int) -> Iterator[Run]:
+def run_all(pairs: int, only: Sequence[str], sets: Sequence[str], lines: int) -> Iterator[Run]:
     """Run all programs, and yield every run.
 
     Parameters
@@ -324,12 +331,13 @@ def run_all(pairs: int, only: Sequence[str], halves: Sequence[str], lines: int) 
         was proposed runs as often.
     only
         Names of programs; all if empty.
-    halves
-        Which of `HALVES`.
+    sets
+        Which of `SETS`.
     lines
         Lines of the largest table.
     """
     sys.path.insert(0, str(_SCRIPTS))
+    from harder_programs import NEAR, PAIRS
     from plan_programs import PROGRAMS
     from query_data import write_tables
     from query_programs import HEALTHY, HELD_OUT
@@ -337,9 +345,9 @@ def run_all(pairs: int, only: Sequence[str], halves: Sequence[str], lines: int) 
 
     chosen = [
         (name, replace(program, prepare=partial(write_tables, lines=lines)) if program.data else program)
-        for name, programs in (("training", PROGRAMS), ("held-out", (*HELD_OUT, *HEALTHY)))
+        for name, programs in zip(SETS, (PROGRAMS, (*HELD_OUT, *HEALTHY), NEAR, PAIRS), strict=True)
         for program in programs
-        if name in halves and (not only or program.name in only)
+        if name in sets and (not only or program.name in only)
     ]
     with recording(PROGRAMS[0]) as folder:
 
@@ -405,13 +413,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", action="store_true", help="run the programs; without it the kept result is shown")
     parser.add_argument("--pairs", type=int, default=2, help="pairs of each program")
     parser.add_argument("--lines", type=int, default=400_000, help="lines of the held-out half's largest table")
-    parser.add_argument("--half", nargs="+", choices=HALVES, default=list(HALVES), help="one half only")
+    parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), help="some sets only")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="some programs; replaces their runs")
     options = parser.parse_args(arguments)
     runs_kept = [Run(**fields) for fields in orjson.loads(RESULT.read_bytes())["runs"]] if RESULT.exists() else []
     if options.run:
         programs_run: set[str] = set()
-        for run in run_all(options.pairs, options.only, options.half, options.lines):
+        for run in run_all(options.pairs, options.only, options.sets, options.lines):
             if run.program not in programs_run:
                 programs_run.add(run.program)
                 runs_kept = [kept_run for kept_run in runs_kept if kept_run.program != run.program]
@@ -419,10 +427,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # After each run: whoever stops this keeps what was measured.
             rows = [asdict(kept_run) for kept_run in runs_kept]
             harness.save({"format": harness.FORMAT, "bench": "spark-truth", "runs": rows}, RESULT)
-    runs_of_half = {name: [run for run in runs_kept if run.half == name] for name in HALVES}
-    text = "\n\n".join(
-        f"### {name.capitalize()} half\n\n{half(half_runs)}" for name, half_runs in runs_of_half.items() if half_runs
-    )
+    runs_of_set = {title: [run for run in runs_kept if run.half == name] for name, title in SETS.items()}
+    text = "\n\n".join(f"### {title}\n\n{half(set_runs)}" for title, set_runs in runs_of_set.items() if set_runs)
     print(text)
     PAGE.write_text(harness.with_section(PAGE.read_text(encoding="utf-8"), "truth", text), encoding="utf-8")
     return 0

@@ -21,7 +21,21 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["PATTERNS", "PROGRAMS", "ROLES", "Program", "Role"]
+__all__ = [
+    "PATTERNS",
+    "PROGRAMS",
+    "ROLES",
+    "Program",
+    "Role",
+    "broadcast_missed",
+    "exploding_join",
+    "healthy_work",
+    "many_files",
+    "python_udf",
+    "repeated_subplan",
+    "sleeping_udf",
+    "small_files_written",
+]
 
 Role = str
 ROLES: tuple[Role, ...] = ("planted", "decoy", "twin")
@@ -60,6 +74,11 @@ def _keep_nothing(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
+def healthy_work(spark: SparkSession, seconds: float) -> None:
+    """Keep two cores at work for so long, in eight tasks that are alike and wait in the JVM."""
+    _keep_nothing(_slowly(spark.range(0, 80, 1, 8), round(seconds * 25)))
+
+
 def _rounds(number: int) -> int:
     for _ in range(12):
         number = (number * 31 + 7) % _DIGITS
@@ -72,13 +91,13 @@ def _rounds_in_sql(column: Column) -> Column:
     return column
 
 
-def python_udf(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
+def python_udf(spark: SparkSession, role: Role, folder: Path, rows: int = 1_600_000) -> None:  # noqa: ARG001
     """Compute in Python, row by row, what an expression computes."""
     compute = f.udf(_copied(_rounds), "long")
     if role == "planted":
-        _keep_nothing(spark.range(0, 1_600_000, 1, 8).select(compute("id")))
+        _keep_nothing(spark.range(0, rows, 1, 8).select(compute("id")))
     elif role == "twin":
-        _keep_nothing(spark.range(0, 1_600_000, 1, 8).select(_rounds_in_sql(f.col("id"))))
+        _keep_nothing(spark.range(0, rows, 1, 8).select(_rounds_in_sql(f.col("id"))))
     else:
         _keep_nothing(_slowly(spark.range(0, 800, 1, 2).select(compute("id").alias("id")), 25))
 
@@ -117,7 +136,7 @@ def pandas_udf(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: 
         _keep_nothing(_slowly(spark.range(0, 800, 1, 2).select(compute("id").alias("id")), 25))
 
 
-def sleeping_udf(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
+def sleeping_udf(spark: SparkSession, role: Role, folder: Path, rows: int = 1_000) -> None:  # noqa: ARG001
     """Ask something slow for each row, in Python."""
 
     def ask(number: int) -> int:
@@ -126,18 +145,18 @@ def sleeping_udf(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa
 
     asked = f.udf(ask, "long")
     if role == "planted":
-        _keep_nothing(spark.range(0, 1_000, 1, 8).select(asked("id")))
+        _keep_nothing(spark.range(0, rows, 1, 8).select(asked("id")))
     elif role == "twin":
         answers = spark.range(97).select(f.col("id").alias("key"), (f.col("id") * 1).alias("answer"))
-        _keep_nothing(spark.range(0, 1_000, 1, 8).withColumn("key", f.col("id") % 97).join(answers, "key"))
+        _keep_nothing(spark.range(0, rows, 1, 8).withColumn("key", f.col("id") % 97).join(answers, "key"))
     else:
         few_rows = spark.range(0, 16, 1, 2).select(asked("id").alias("id"))
         _keep_nothing(_slowly(few_rows, 1_250))
 
 
-def broadcast_missed(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
+def broadcast_missed(spark: SparkSession, role: Role, folder: Path, rows: int = 2_500_000) -> None:  # noqa: ARG001
     """Join many rows with a thousand, both sides shuffled and sorted."""
-    large = spark.range(0, 2_500_000, 1, 4).select(
+    large = spark.range(0, rows, 1, 4).select(
         (f.col("id") % 1_000).alias("key"), f.sha2(f.col("id").cast("string"), 256).alias("payload")
     )
     small = spark.range(0, 1_000, 1, 1).select(f.col("id").alias("key"), (f.col("id") * 3).alias("name"))
@@ -148,9 +167,9 @@ def broadcast_missed(spark: SparkSession, role: Role, folder: Path) -> None:  # 
         _keep_nothing(large.join(small, "key"))
 
 
-def exploding_join(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
+def exploding_join(spark: SparkSession, role: Role, folder: Path, rows: int = 12_000) -> None:  # noqa: ARG001
     """Join on a key that hardly tells rows apart."""
-    left = spark.range(0, 12_000, 1, 4).select((f.col("id") % 12).alias("key"), f.col("id").alias("one"))
+    left = spark.range(0, rows, 1, 4).select((f.col("id") % 12).alias("key"), f.col("id").alias("one"))
     right = spark.range(0, 6_000, 1, 4).select((f.col("id") % 12).alias("key"), f.col("id").alias("two"))
     if role == "twin":
         right = right.dropDuplicates(["key"])
@@ -174,8 +193,9 @@ def cartesian(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: A
         _keep_nothing(_slowly(joined, 25) if role == "decoy" else joined)
 
 
-def _many_files(folder: Path) -> None:
-    _write_files(folder / "many", files=1_200, rows=50)
+def many_files(folder: Path, files: int = 1_200) -> None:
+    """Write what `small_files_read` reads: very many files, few, and some."""
+    _write_files(folder / "many", files=files, rows=50)
     _write_files(folder / "few", files=2, rows=30_000)
     _write_files(folder / "some", files=130, rows=10)
 
@@ -194,9 +214,9 @@ def small_files_read(spark: SparkSession, role: Role, folder: Path) -> None:
     _keep_nothing(_slowly(rows, 8) if role == "decoy" else rows.select(f.col("id") + 1))
 
 
-def small_files_written(spark: SparkSession, role: Role, folder: Path) -> None:
+def small_files_written(spark: SparkSession, role: Role, folder: Path, parts: int = 100) -> None:
     """Write a file of each task for each partition."""
-    rows = spark.range(0, 8_000 if role != "decoy" else 800, 1, 8).withColumn("part", f.col("id") % 100)
+    rows = spark.range(0, 8_000 if role != "decoy" else 800, 1, 8).withColumn("part", f.col("id") % parts)
     if role == "twin":
         rows = rows.repartition(4, "part")
     elif role == "decoy":
@@ -205,12 +225,12 @@ def small_files_written(spark: SparkSession, role: Role, folder: Path) -> None:
     rows.write.partitionBy("part").parquet(str(target))
 
 
-def repeated_subplan(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
+def repeated_subplan(spark: SparkSession, role: Role, folder: Path, milliseconds: int = 8) -> None:  # noqa: ARG001
     """Ask three questions about a table that is computed anew for each."""
 
     def costly(below: int) -> DataFrame:
         rows = spark.range(0, 480, 1, 8).filter(f.col("id") < below)
-        return _slowly(rows, 8).groupBy((f.col("id") % 12).alias("key")).agg(f.count("slept").alias("rows"))
+        return _slowly(rows, milliseconds).groupBy((f.col("id") % 12).alias("key")).agg(f.count("slept").alias("rows"))
 
     base = costly(500)
     if role == "twin":
@@ -340,7 +360,7 @@ PROGRAMS = (
         run=cartesian,
         settings={"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "4"},
     ),
-    Program(name="small-files-read", cause="small_files_read", run=small_files_read, prepare=_many_files),
+    Program(name="small-files-read", cause="small_files_read", run=small_files_read, prepare=many_files),
     Program(name="small-files-written", cause="small_files_written", run=small_files_written),
     Program(
         name="repeated-subplan",
