@@ -81,12 +81,13 @@ def locality_wait(look: Look) -> list[Cause]:
 
 def _launched_far(look: Look, wait: int) -> pl.DataFrame:
     """Return tasks that ran farther from their data than others, and since when their cores were empty."""
-    known = look.tasks.filter((pl.col("locality") > 0) & (pl.col("attempt") == 0) & ~pl.col("speculative"))
+    # Whatever ran on the core, a retry as well, was work.
+    before = pl.col("done").shift(1).over("core", order_by="launch")
+    first_attempts = (pl.col("locality") > 0) & (pl.col("attempt") == 0) & ~pl.col("speculative")
+    known = look.tasks.with_columns(before=before).filter(first_attempts)
     keys = ("stage", "stage_attempt")
     best = pl.col("locality").min().over(*keys)
-    empty_since = pl.max_horizontal(
-        pl.col("done").shift(1).over("core", order_by="launch"), pl.col("launch").min().over(*keys)
-    )
+    empty_since = pl.max_horizontal("before", pl.col("launch").min().over(*keys))
     return known.with_columns(best=best, since=empty_since).filter(
         (pl.col("locality") > pl.max_horizontal("best", pl.lit(LOCALITIES["NO_PREF"])))
         & (pl.col("best") <= _NODE)

@@ -56,6 +56,19 @@ def test_a_core_that_waits_for_near_tasks(tmp_path: Path) -> None:
     assert "locality_wait" not in names(told(far_tasks("ANY", 3_200, near="ANY"), tmp_path))
 
 
+def test_a_core_that_runs_a_retry_is_not_empty(tmp_path: Path) -> None:
+    def log(attempt: int) -> EventLog:
+        log = begun([1, 1]).job(0, 100, [0]).stage(0, 100, tasks=4)
+        for index in range(2):
+            log.task(0, index, "0", 110 + 3_000 * index, 3_100 + 3_000 * index, run=2_980, locality="NODE_LOCAL")
+        log.task(0, 3, "1", 115, 3_190, run=3_060, locality="ANY", attempt=attempt)
+        log.task(0, 2, "1", 3_200, 6_200, run=2_990, locality="ANY")
+        return log.stage_done(0, 6_210).job_done(0, 6_220).end(6_300)
+
+    for attempt in (0, 1):
+        assert "locality_wait" not in names(told(log(attempt), tmp_path))
+
+
 def kept_tasks(log: EventLog, locality: str = "NODE_LOCAL", *, apart: int = 10) -> EventLog:
     """Return a stage of three tasks that one executor runs one after the other while another one is empty."""
     log.job(0, 100, [0]).stage(0, 100, tasks=3)
