@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pag_graph.neo4j_server import browser
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 WRITTEN = "classes.jsa"
 """In the server's folder: the archive that Java writes when the server ends."""
+_UNUSED_S = 30 * 24 * 3600.0
+"""An archive, of 150 MB, that no program was started with for so long is removed."""
 # Java says for each of a few hundred classes why it cannot be in an archive.
 _SILENT = "-Xlog:cds*=off"
 
@@ -111,7 +115,16 @@ def keep_archive(home: Path, jars: Path) -> None:
     arriving = target.with_name(f"{target.name}.{os.getpid()}")
     shutil.move(written, arriving)
     arriving.replace(target)
+    for other in jars.parent.glob("*-java-*.jsa"):
+        with suppress(FileNotFoundError):
+            if time.time() - other.stat().st_mtime > _UNUSED_S:
+                other.unlink()
 
 
 def _using(shared: Path) -> list[str]:
-    return [f"-XX:SharedArchiveFile={shared}", _SILENT] if shared.exists() else []
+    if not shared.exists():
+        return []
+    # That it is used, for those who remove what is not. It may be another user's.
+    with suppress(PermissionError, FileNotFoundError):
+        os.utime(shared)
+    return [f"-XX:SharedArchiveFile={shared}", _SILENT]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,3 +76,25 @@ def test_classes_of_plugins_are_not_archived(jars: Path, tmp_path: Path) -> None
     command = java.server_command(tmp_path, jars, "128m")
     assert not any("Archive" in word for word in command)
     assert f"{tmp_path}/plugins/*" in java.environment(tmp_path, jars)["CLASSPATH"].split(":")
+
+
+def test_archives_that_nobody_uses_any_more_go(jars: Path, tmp_path: Path) -> None:
+    def put(name: str, days: float) -> Path:
+        path = jars.parent / name
+        path.write_bytes(b"archive")
+        os.utime(path, (time.time() - days * 86_400,) * 2)
+        return path
+
+    old, used = put("neo4j-5.0.0-java-0123.jsa", 31), put("neo4j-5.1.0-java-4567.jsa", 29)
+    own = put(java.archive(jars, find_java()).name, 40)
+    # It is used now.
+    java.admin_command(jars, "128m")
+    (tmp_path / java.WRITTEN).write_bytes(b"archive")
+    java.keep_archive(tmp_path, jars)
+    assert not old.exists()
+    assert used.exists()
+    assert own.exists()
+    # Whoever starts a program with it keeps it: a time that is long ago counts no more.
+    os.utime(own, (0, 0))
+    java.server_command(tmp_path, jars, "128m")
+    assert time.time() - own.stat().st_mtime < 3_600
