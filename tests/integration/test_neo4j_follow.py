@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,7 @@ from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, state
 from pag_graph.sinks.neo4j.retention import KeepDetail
 from pag_graph.store.delta import open_store
+from pag_graph.store.readers import is_read
 from tests.integration.conftest import PROVE, build_first_epochs
 from tests.integration.test_neo4j_export import LAST, Growing, command, contents, wipe
 from tests.support.growing import GrowingTrace, rounds
@@ -115,6 +117,27 @@ def test_a_killed_follower_goes_on(neo4j_driver: neo4j.Driver, connection: Conne
     assert there == load_alike(neo4j_driver, last)
     again = follow_store(log.store, connection, options=replace(SOON, until=Until()))
     assert (again.epochs, again.ending) == (0, "complete")
+
+
+def test_states_that_were_left_are_no_longer_held(
+    neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path
+) -> None:
+    del neo4j_driver
+    log = Growing(tmp_path)
+    log.reach(FIRST)
+    first = open_store(log.store).versions["epochs"]
+    held = []
+
+    class Looks(Event):
+        def is_set(self) -> bool:
+            held.append(is_read(log.store, first))
+            if len(held) == 1:
+                log.reach(FIRST + 1)
+            return len(held) == 8
+
+    done = follow_store(log.store, connection, options=replace(SOON, until=Until()), stop=Looks())
+    assert done.version > first
+    assert (held[0], held[-1]) == (True, False)
 
 
 def test_epochs_that_wait_get_less_detail_and_none_is_skipped(

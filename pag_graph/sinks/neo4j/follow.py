@@ -128,6 +128,8 @@ def follow_store(
         lanes = options.load.sessions or loader.default_sessions()
         with leases.held(driver, run_id, lanes=lanes, lease_s=options.load.lease_s) as lease:
             following = _Following(run, driver, lease, options, progress or silent)
+            # As long as anybody refers to a state of the store, nothing of it and after it is cleaned away.
+            del run
             ending = following.go(stop)
     return GraphFollowReport(
         run=run_id,
@@ -269,6 +271,9 @@ class _Following:
             return False
         self._load(sorted({*fresh, *changed} & {*self.run.epochs["epoch"]}))
         self._there.update(fresh)
+        if len(self._there) > 2 * self.run.epochs.height:
+            # The store keeps the latest epochs alone; older ones cannot come again.
+            self._there.intersection_update(self.run.epochs["epoch"])
         return True
 
     def _fresh(self, there: set[int]) -> list[int]:
