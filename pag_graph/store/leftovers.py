@@ -11,6 +11,7 @@ import os
 import re
 import time
 import uuid
+from bisect import bisect_left
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _ROWS = re.compile(r"(?:part|open)-[0-9a-f]{32}[-0-9a-f]*\.parquet")
 _UNFINISHED_COMMIT = re.compile(r"_commit_[-0-9a-f]+\.json\.tmp|.+#\d+")
 _NEVER = 2**62
+_Lives = dict[str, dict[str, list[tuple[int, int]]]]
+"""Per table and file: from which version on it was there, and from which on no more; where it came again, several."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,7 +133,8 @@ def _remove_unfinished(store: Path, *, own_folder: Path, failed: bool = False) -
             (store / f"{STAGING}{uuid.uuid4().hex}").mkdir()
         return
     if builds.dead or failed:
-        _remove(_never_visible(store, files, _pinned(store)), builds.dead)
+        pinned = _pinned(store)
+        _remove(_never_visible(store, _lives(store), files, pinned), builds.dead)
 
 
 def _remove(files: Mapping[Path, int], folders: Sequence[Path]) -> None:
@@ -182,33 +186,37 @@ def _pinned(store: Path) -> list[Commit]:
         return []
 
 
-def _never_visible(store: Path, files: Mapping[Path, int], pinned: Sequence[Commit]) -> dict[Path, int]:
-    visible = _needed(store, pinned, oldest=True)
+def _never_visible(store: Path, lives: _Lives, files: Mapping[Path, int], pinned: Sequence[Commit]) -> dict[Path, int]:
+    visible = _needed(store, lives, pinned, oldest=True)
     return {file: size for file, size in files.items() if file not in visible}
 
 
-def _needed(store: Path, states: Sequence[Commit], *, oldest: bool) -> set[Path]:
+def _needed(store: Path, lives: _Lives, states: Sequence[Commit], *, oldest: bool) -> set[Path]:
     """Return the files of some states; with `oldest`, also those that are older than what Delta's log still knows."""
     needed = {store / "epochs" / name for state in states for name in state.state}
-    for table in ALL_TABLES:
-        versions = [state.versions[table] for state in states if table in state.versions]
-        for name, spans in _lives(store / table).items():
+    for table, files in lives.items():
+        versions = sorted(state.versions[table] for state in states if table in state.versions)
+        for name, spans in files.items():
             if any(
-                (oldest and first < 0) or any(first <= version < after for version in versions)
+                (oldest and first < 0) or bisect_left(versions, first) < bisect_left(versions, after)
                 for first, after in spans
             ):
                 needed.add(store / table / name)
     return needed
 
 
-def _lives(directory: Path) -> dict[str, list[tuple[int, int]]]:
-    """Return, per file of a table, from which version on it was there and from which on no more.
+def _lives(store: Path) -> _Lives:
+    """Return, per table and file, from which version on it was there and from which on no more.
 
     Raises
     ------
     StoreError
-        If the log is damaged.
+        If a log is damaged.
     """
+    return {table: _lives_of_table(store / table) for table in ALL_TABLES}
+
+
+def _lives_of_table(directory: Path) -> dict[str, list[tuple[int, int]]]:
     versions = readable_versions(directory)
     began: dict[str, int] = {}
     lives: dict[str, list[tuple[int, int]]] = {}
@@ -288,12 +296,13 @@ def vacuum(
     unknown = [folder for folder in builds.unknown if folder not in outdated]
     kept_versions = _why_kept(store, pinned[:-keep_versions], pinned[1:], now - (older_than_s or 0))
     states = [state for state in pinned if state.version in kept_versions] + pinned[-keep_versions:]
-    needed = _needed(store, states, oldest=False)
+    lives = _lives(store)
+    needed = _needed(store, lives, states, oldest=False)
     if pinned:
         info = open_store(store)
         needed |= {store / table / Path(file).name for table in info.versions for file in info.files(table)}
         needed |= {store / "epochs" / name for name in files_of_state(info.state)}
-    never_visible = _never_visible(store, files, pinned)
+    never_visible = _never_visible(store, lives, files, pinned)
     garbage = Garbage(
         replaced={file: size for file, size in files.items() if file not in needed and file not in never_visible},
         unfinished=beside_store,

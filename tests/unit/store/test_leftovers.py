@@ -306,7 +306,7 @@ def test_lives_of_files_are_those_of_delta(tmp_path: Path, *, expired: bool) -> 
         DeltaTable(tmp_path, version=2).create_checkpoint()
         for version in range(first):
             (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
-    lives = leftovers._lives(tmp_path)
+    lives = leftovers._lives_of_table(tmp_path)
     for version in range(first, 5):
         names = {Path(file).name for file in DeltaTable(tmp_path, version=version).file_uris()}
         assert {n for n, spans in lives.items() if any(a <= version < b for a, b in spans)} == names
