@@ -148,6 +148,26 @@ whole = time.perf_counter() - begin
 print(read, read_cpu, whole, before, peak_read, peak(), tasks)
 """
 
+_ANSWER = """
+import os, sys, time
+from pathlib import Path
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from pag_graph.diagnosis.spark.answer import answer
+from pag_graph.sources.spark.logfiles import find_logs
+begin, cpu = time.perf_counter(), time.process_time()
+told = answer(find_logs(sys.argv[1])[0])
+seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
+peak = next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
+print(seconds, cpu_seconds, peak / 1024, told.mapped.schedule.tasks.height)
+"""
+
+
+def _answer(log: Path) -> dict[str, float]:
+    """Return what the whole answer about a log takes in a process of its own, on one core."""
+    words = [sys.executable, "-c", _ANSWER, str(log)]
+    numbers = subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split()
+    return dict(zip(("seconds", "cpu_seconds", "memory_mb", "tasks"), map(float, numbers), strict=True))
+
 
 def child(log: Path, what: str, target: Path) -> dict[str, float]:
     """Read, or read and convert, a log in a process of its own.
@@ -225,6 +245,8 @@ def run(session: Session) -> None:
         (converted["memory_mb"] - converted["memory_reading_mb"]) * 2**20 / max(converted["tasks"], 1)
     )
     session.keep(Figure(name=f"convert {size >> 20} MiB, memory of the process", values=converted, target="300 MB"))
+    many_tasks = session.fixed("spark-log-300mb-v1", lambda path: make_large(path, 300 << 20))
+    session.keep(Figure(name="whole answer, 300 MB, one core", values=_answer(many_tasks), target="15 s, 500 MB"))
     source = real_log()
     if source is not None:
         real = find_logs(source)[0]
