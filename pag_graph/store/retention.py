@@ -149,16 +149,18 @@ def removal(info: StoreInfo, first: int) -> Removal:
         removed = Removed(removed.epochs + before.height, int(before["epoch"][-1]), int(before["end_ns"][-1]))
     opens_ns = removed.end_ns
     end_ns = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns"))
-    near = pl.col("min_epoch") < first
-    cuts = _Cuts(info)
+    all_older = pl.col("max_epoch") < first
+    last_end_ns = pl.col("max_start_ns") + pl.max_horizontal("max_duration_ns", pl.lit(0))
+    cuts = _Cuts(info, first)
     try:
-        cuts.cut("edges", ~older | (end_ns > opens_ns), near)
-        ends = cuts.ends_of_edges(first)
+        cuts.cut("edges", ~older | (end_ns > opens_ns), all_older & (last_end_ns <= opens_ns))
+        ends = cuts.ends_of_edges()
         in_view = pl.col("id").is_in(ends.implode()) | (pl.col("t_ns") > opens_ns)
-        cuts.cut("vertices", ~older | in_view, near)
+        without_ends = pl.lit(value=True) if ends.is_empty() else pl.col("max_id") < ends.min()
+        cuts.cut("vertices", ~older | in_view, all_older & (pl.col("max_t_ns") <= opens_ns) & without_ends)
         for name in (TRAFFIC, "changes", "epochs"):
             if name in info.versions:
-                cuts.cut(name, ~older, near)
+                cuts.cut(name, ~older, all_older)
     except BaseException:
         for name, swap in cuts.swaps.items():
             discard(info.path, name, swap.added)
@@ -169,27 +171,32 @@ def removal(info: StoreInfo, first: int) -> Removal:
 class _Cuts:
     """Files of a store that are replaced by what stays of them."""
 
-    def __init__(self, info: StoreInfo) -> None:
-        self._info = info
+    def __init__(self, info: StoreInfo, first: int) -> None:
+        self._info, self._first = info, first
         self.swaps: dict[str, Swap] = {}
 
-    def cut(self, table: str, stays: pl.Expr, near: pl.Expr) -> None:
-        """Leave some rows of the files that can hold others."""
+    def cut(self, table: str, stays: pl.Expr, gone: pl.Expr) -> None:
+        """Leave some rows of the files that can hold others, and none, unread, of those whose bounds are `gone`."""
         added: list[PartFile] = []
         removed: list[PartFile] = []
         # Known from here on, so that what is written is removed if the rest cannot be.
         self.swaps[table] = Swap((), (), same_rows=False)
-        for part in self._info.parts(table, near):
-            rows = self._read(table, part)
-            kept_rows = rows.filter(stays)
-            if kept_rows.height < rows.height:
+        empty = {part.path for part in self._info.parts(table, gone.fill_null(value=False))}
+        for part in self._info.parts(table, pl.col("min_epoch") < self._first):
+            if part.path in empty:
                 removed.append(part)
-                new_part = write_part(self._info.path, table, kept_rows.to_arrow(), provisional=part.provisional)
-                added += [new_part] if new_part else []
+            else:
+                rows = self._read(table, part)
+                kept_rows = rows.filter(stays)
+                if kept_rows.height < rows.height:
+                    removed.append(part)
+                    new_part = write_part(self._info.path, table, kept_rows.to_arrow(), provisional=part.provisional)
+                    added += [new_part] if new_part else []
             self.swaps[table] = Swap(tuple(added), tuple(removed), same_rows=False)
 
-    def ends_of_edges(self, first: int) -> pl.Series:
-        """Return the vertices before an epoch at which edges that stay begin or end."""
+    def ends_of_edges(self) -> pl.Series:
+        """Return the vertices before the first epoch at which edges that stay begin or end."""
+        first = self._first
         near = (pl.col("min_epoch") < first) | (pl.col("min_src_epoch") < first)
         swap = self.swaps["edges"]
         removed = {part.path for part in swap.removed}
