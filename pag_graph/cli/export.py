@@ -9,7 +9,6 @@ import typer
 
 from pag_graph.cli.analyses import (
     BetweenOption,
-    EpochOption,
     LatencyOption,
     RoleOption,
     StoreArgument,
@@ -32,7 +31,10 @@ def export(
     to: Annotated[
         str | None, typer.Option("--to", metavar="FORMAT", help=f"{_FORMATS}. Default: by the name of FILE.")
     ] = None,
-    epoch: EpochOption = None,
+    epoch: Annotated[
+        int | None,
+        typer.Option("--epoch", "-e", help="Epoch to write. Default: the whole run; for a picture, the slowest round."),
+    ] = None,
     role: RoleOption = None,
     between: BetweenOption = None,
     latency: LatencyOption = None,

@@ -374,7 +374,7 @@ def main() -> int:
     for line in vanished:
         sys.stderr.write(f"gone or changed: {line}\n")
     if vanished:
-        sys.stderr.write(f"What is meant to go is deleted from {LIST} by hand, with a line in CHANGELOG.md.\n")
+        sys.stderr.write(f"Delete what is meant to go or change from {LIST} by hand, with a line in CHANGELOG.md.\n")
     return _ENDED if vanished else 0
 
 
