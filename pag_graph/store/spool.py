@@ -20,9 +20,8 @@ import os
 import re
 import shutil
 import threading
-import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from pag_graph.store.description import read_description
 from pag_graph.store.durable import to_disk
 from pag_graph.store.event_files import inspect, open_events, read_events
 from pag_graph.store.in_place import refusals
+from pag_graph.store.lanes import Lane, united
 from pag_graph.store.log import column
 from pag_graph.store.merged import Description, Part, merged_meta, merged_tables
 from pag_graph.store.safe_files import parse_json
@@ -50,59 +50,11 @@ if TYPE_CHECKING:
 RECEIVED = "received"
 MOST_ROWS = 1 << 20
 """Rows of one file of events."""
-JOINED_ROWS = 1 << 17
-"""Rows of a file that consists of several portions: each portion writes those before it once more."""
-_JOINED_PORTIONS = 64
-_JOINED_S = 10.0
 _MOST_LOST = 1 << 16
 """Stretches of lost events that are remembered of a worker."""
 _DESCRIPTION = frozenset({META, "operators.parquet", "channels.parquet", "workers.parquet"})
 _NAME = re.compile(r"worker-(\d{7})-(\d{7})\.parquet")
 _HINT = "Record and follow with one release; `pag check` looks at a trace that was recorded to files."
-
-
-@dataclass(slots=True)
-class _Lane:
-    """The log of one worker, as far as it is there."""
-
-    process: int
-    next_seq: int = 0
-    """The number after the last event that is there or lost."""
-    next_file: int = 0
-    begun: float = 0.0
-    """When the last file was begun, by the clock that never goes back."""
-    portions: int = 0
-    """Portions in the last file; 0 where an earlier process wrote it."""
-    rows: int = 0
-    """Rows in the last file."""
-    lost: list[tuple[int, int]] = field(default_factory=list)
-    """Stretches that the program could not keep: first and last number, ascending, apart."""
-    last: int | None = None
-    """The number of the last event, once the worker has ended."""
-    finished: bool = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more comes, and all is there."""
-        return self.last is not None
-
-    def joins(self, rows: int) -> bool:
-        """Whether the last file takes so many rows more: as long as it is young and small."""
-        is_young = 0 < self.portions < _JOINED_PORTIONS and time.monotonic() - self.begun < _JOINED_S
-        return is_young and self.rows + rows <= JOINED_ROWS
-
-    def count(self, rows: int, *, joined: bool) -> None:
-        """Take note of a portion, in a new file or at the end of the last one."""
-        if not joined:
-            self.next_file, self.begun, self.portions, self.rows = self.next_file + 1, time.monotonic(), 0, 0
-        self.portions += 1
-        self.rows += rows
-
-    def step_over(self) -> None:
-        """Go on behind what is lost."""
-        for first, last in self.lost:
-            if first <= max(self.next_seq, 1) <= last:
-                self.next_seq = last + 1
 
 
 class Spool:
@@ -127,7 +79,7 @@ class Spool:
         self.root = root
         self._mutex = threading.Lock()
         self._parts: dict[int, Part] = {}
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, Lane] = {}
         self._written: dict[str, object] = {}
         self._trace_id: str | None = None
         with refusals(root, "The spool", StoreError):
@@ -191,7 +143,7 @@ class Spool:
                 raise StoreConflictError(message, "Receive the new run into a spool of its own.")
             self._trace_id = trace_id
             for worker in joined_workers:
-                self._lanes.setdefault(worker, _Lane(process))
+                self._lanes.setdefault(worker, Lane(process))
             if part_before is None:
                 self._parts[process] = Part(process, processes, tuple(sorted(joined_workers)))
                 self._note(process)
@@ -303,7 +255,7 @@ class Spool:
                     raise TraceFormatError(message, _HINT, {"worker": worker})
                 if last >= lane.next_seq:
                     lost_ranges.append((max(first, lane.next_seq), last))
-            lost_ranges = _united(lost_ranges)
+            lost_ranges = united(lost_ranges)
             if lost_ranges == lane.lost:
                 return
             if len(lost_ranges) > _MOST_LOST:
@@ -348,7 +300,7 @@ class Spool:
 
     # --- Files of events ----------------------------------------------------------------------------------------------
 
-    def _lane(self, process: int, worker: int) -> _Lane:
+    def _lane(self, process: int, worker: int) -> Lane:
         lane = self._lanes.get(worker)
         if lane is None or lane.process != process:
             message = f"Process {process} has no worker {worker}."
@@ -380,7 +332,7 @@ class Spool:
             raise TraceFormatError(message, _HINT, {"worker": worker})
         return table
 
-    def _check_gaps(self, part: Part, worker: int, lane: _Lane, seq: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def _check_gaps(self, part: Part, worker: int, lane: Lane, seq: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         """Refuse events before which others are missing that are not known to be lost."""
         if part.known is None or not part.known.gapless:
             return
@@ -472,7 +424,7 @@ class Spool:
             self._trace_id = content["trace_id"]
             part = Part(process, content["processes"], tuple(content["workers"]))
             for worker in part.workers:
-                lane = _Lane(process, lost=[(first, end) for first, end in content["lost"].get(str(worker), ())])
+                lane = Lane(process, lost=[(first, end) for first, end in content["lost"].get(str(worker), ())])
                 if (number := last.get(worker)) is not None:
                     lane.next_file = number + 1
                     lane.next_seq = self._last_seq(worker, number) + 1
@@ -500,17 +452,6 @@ def _groups(file: Path) -> list[pa.Table]:
     """Read a file of events, a table for each row group."""
     with pq.ParquetFile(file) as parquet:
         return [parquet.read_row_group(group) for group in range(parquet.num_row_groups)]
-
-
-def _united(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the same numbers in stretches that are ascending and apart."""
-    united: list[tuple[int, int]] = []
-    for first, last in sorted(stretches):
-        if united and first <= united[-1][1] + 1:
-            united[-1] = united[-1][0], max(united[-1][1], last)
-        else:
-            united.append((first, last))
-    return united
 
 
 def _take_place(coming: Path, folder: Path) -> None:

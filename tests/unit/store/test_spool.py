@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph.errors import StoreError, TraceFormatError
+from pag_graph.store import lanes
 from pag_graph.store import spool as spooling
 from pag_graph.store.meta import read_meta
 from pag_graph.store.spool import Spool
@@ -94,7 +95,7 @@ def test_two_processes_make_one_trace(tmp_path: Path, source: Trace) -> None:
 def test_small_portions_share_a_file_whose_row_groups_stay_where_they_are(
     tmp_path: Path, source: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spooling, "JOINED_ROWS", 10)
+    monkeypatch.setattr(lanes, "JOINED_ROWS", 10)
     root = tmp_path / "spool"
     spool = Spool(root)
     spool.join(source.meta.trace_id, 0, 1, [0, 1])
