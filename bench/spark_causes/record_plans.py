@@ -103,6 +103,7 @@ def recording(first: Program) -> Iterator[Path]:
         What runs before anything counts.
     """
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_USER": "spark", "HADOOP_USER_NAME": "spark"}
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory(prefix="spark-plans-") as temporary:
         folder = Path(temporary)
         record(first, "twin", folder)
