@@ -18,7 +18,6 @@ from plan_programs import (
     broadcast_missed,
     exploding_join,
     healthy_work,
-    many_files,
     python_udf,
     repeated_subplan,
     sleeping_udf,
@@ -38,13 +37,13 @@ _KNOWN = {program.name: program for program in PROGRAMS}
 _HEALTHY_S = 6.0
 """Time of the work that nothing is wrong with; the causes beside it cost about a tenth of it."""
 _SMALL: dict[str, Callable[[SparkSession, Role, Path], None]] = {
-    "python-udf": partial(python_udf, rows=200_000),
-    "sleeping-udf": partial(sleeping_udf, rows=160),
-    "broadcast-missed": partial(broadcast_missed, rows=400_000),
-    "exploding-join": partial(exploding_join, rows=1_500),
+    "python-udf": partial(python_udf, rows=700_000),
+    "sleeping-udf": partial(sleeping_udf, rows=110),
+    "broadcast-missed": partial(broadcast_missed, rows=900_000),
+    "exploding-join": partial(exploding_join, rows=1_000),
     "small-files-read": _KNOWN["small-files-read"].run,
-    "small-files-written": partial(small_files_written, parts=40),
-    "repeated-subplan": partial(repeated_subplan, milliseconds=2),
+    "small-files-written": partial(small_files_written, parts=12),
+    "repeated-subplan": partial(repeated_subplan, milliseconds=1),
 }
 _TOGETHER = (
     ("python-udf", "small-files-written"),
@@ -61,8 +60,7 @@ def _near(name: str) -> Program:
         _SMALL[name](spark, role, folder)
         healthy_work(spark, _HEALTHY_S)
 
-    prepare = partial(many_files, files=400) if name == "small-files-read" else _KNOWN[name].prepare
-    return replace(_KNOWN[name], name=f"near-{name}", run=run, prepare=prepare)
+    return replace(_KNOWN[name], name=f"near-{name}", run=run)
 
 
 def _pair(first: Program, second: Program) -> Program:

@@ -30,7 +30,6 @@ __all__ = [
     "broadcast_missed",
     "exploding_join",
     "healthy_work",
-    "many_files",
     "python_udf",
     "repeated_subplan",
     "sleeping_udf",
@@ -193,9 +192,8 @@ def cartesian(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: A
         _keep_nothing(_slowly(joined, 25) if role == "decoy" else joined)
 
 
-def many_files(folder: Path, files: int = 1_200) -> None:
-    """Write what `small_files_read` reads: very many files, few, and some."""
-    _write_files(folder / "many", files=files, rows=50)
+def _many_files(folder: Path) -> None:
+    _write_files(folder / "many", files=1_200, rows=50)
     _write_files(folder / "few", files=2, rows=30_000)
     _write_files(folder / "some", files=130, rows=10)
 
@@ -360,7 +358,7 @@ PROGRAMS = (
         run=cartesian,
         settings={"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "4"},
     ),
-    Program(name="small-files-read", cause="small_files_read", run=small_files_read, prepare=many_files),
+    Program(name="small-files-read", cause="small_files_read", run=small_files_read, prepare=_many_files),
     Program(name="small-files-written", cause="small_files_written", run=small_files_written),
     Program(
         name="repeated-subplan",

@@ -11,6 +11,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,9 +27,10 @@ from pag_graph.neo4j_server import lease as leases
 from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.connection import Connection, connection_from_environment, connection_to_home
 from pag_graph.sinks.neo4j.detail import Detail
-from pag_graph.sinks.neo4j.export import export_store
+from pag_graph.sinks.neo4j.export import export_store, record_load
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_on_engine, load_run
 from pag_graph.sinks.neo4j.settled import read_settled
+from pag_graph.store.history import commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,6 +135,31 @@ def test_each_export_loads_what_is_new(neo4j_driver: neo4j.Driver, connection: C
     wipe(neo4j_driver)
     load_run(last, neo4j_driver, options=OPTIONS)
     assert contents(neo4j_driver) == exported
+
+
+def test_a_load_leaves_what_it_loaded_with_times_that_are_times(
+    neo4j_driver: neo4j.Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Growing(tmp_path)
+    log.reach(BEFORE)
+    monkeypatch.chdir(tmp_path)
+    run = api.open(log.store.name).run
+    record_load(neo4j_driver, run, load_run(run, neo4j_driver, options=OPTIONS))
+    (left,) = neo4j_driver.execute_query(
+        "MATCH (e:Export)-[:EXPORTED]->(:Run) RETURN e.command AS command, e.store AS store, e.epochs AS epochs, "
+        "e.to_commit AS commit"
+    ).records
+    assert left.data() == {
+        "command": "load",
+        "store": str(log.store),
+        "epochs": run.epochs["epoch"].to_list(),
+        "commit": run.info.commit_id,
+    }
+    (job,) = neo4j_driver.execute_query(
+        "MATCH (job:Job {id: $id}) RETURN job.committed AS at", id=left["commit"]
+    ).records
+    [commit] = commits(run.info)
+    assert job["at"].to_native() == datetime.fromisoformat(commit.committed)
 
 
 class Watch(threading.Thread):
