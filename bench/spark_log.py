@@ -149,24 +149,26 @@ print(read, read_cpu, whole, before, peak_read, peak(), tasks)
 """
 
 _ANSWER = """
-import os, sys, time
+import atexit, os, sys, time
 from pathlib import Path
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-from pag_graph.diagnosis.spark.answer import answer
-from pag_graph.sources.spark.logfiles import find_logs
-begin, cpu = time.perf_counter(), time.process_time()
-told = answer(find_logs(sys.argv[1])[0])
-seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
-peak = next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
-print(seconds, cpu_seconds, peak / 1024, told.mapped.schedule.tasks.height)
+begin = time.perf_counter()
+def say():
+    peak = next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
+    print(time.perf_counter() - begin, time.process_time(), peak / 1024, file=sys.stderr)
+atexit.register(say)
+from pag_graph.cli.app import main
+main()
 """
 
 
 def _answer(log: Path) -> dict[str, float]:
-    """Return what the whole answer about a log takes in a process of its own, on one core."""
-    words = [sys.executable, "-c", _ANSWER, str(log)]
-    numbers = subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split()
-    return dict(zip(("seconds", "cpu_seconds", "memory_mb", "tasks"), map(float, numbers), strict=True))
+    """Return what ``pag spark`` takes for a log, on one core: with the start of Python, and all that it prints."""
+    words = [sys.executable, "-c", _ANSWER, "spark", str(log), "--format", "json"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT)
+    told = orjson.loads(done.stdout)
+    numbers = map(float, done.stderr.splitlines()[-1].split())
+    return {**dict(zip(("seconds", "cpu_seconds", "memory_mb"), numbers, strict=True)), "tasks": told["tasks"]}
 
 
 def child(log: Path, what: str, target: Path) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,14 @@ def partitions(look: Look) -> list[Cause]:
 
     Causes: ``too_few_partitions``, ``single_window``, ``unsplittable_input``, ``tiny_tasks``.
     """
-    causes = []
+    causes: list[Cause | None] = []
+    tiny_stages: list[_TinyTasks] = []
     for stage in look.stages.iter_rows(named=True):
         available = max(1, cores_at(look.cores, (stage["start_ns"] + stage["end_ns"]) // 2))
-        causes += [_too_few(look, stage, available), _tiny(look, stage, available)]
+        causes.append(_too_few(look, stage, available))
+        if (tiny_tasks := _tiny_tasks(look, stage, available)) is not None:
+            tiny_stages.append(tiny_tasks)
+    causes.append(_tiny(look, tiny_stages))
     return [cause for cause in causes if cause is not None]
 
 
@@ -70,7 +74,23 @@ def _why_few(look: Look, key: tuple[int, int], stage_tasks: Any) -> str:
     return "too_few_partitions"
 
 
-def _tiny(look: Look, stage: dict[str, Any], available: int) -> Cause | None:
+class _TinyTasks(NamedTuple):
+    """A stage whose tasks are launched for little."""
+
+    key: tuple[int, int]
+    numbers: I64
+    """Its tasks."""
+    work: I64
+    """What each does with its data, in nanoseconds."""
+    spent_ns: float
+    """Time of cores for its tasks, with what is between them."""
+    overhead_ns: float
+    """Of that, what is no work."""
+    gaps_ns: int
+    """For how long all cores together are empty between its tasks."""
+
+
+def _tiny_tasks(look: Look, stage: dict[str, Any], available: int) -> _TinyTasks | None:
     key, limits = (stage["stage"], stage["stage_attempt"]), look.limits
     if stage["tasks"] < limits.tiny_waves * available:
         return None
@@ -79,21 +99,37 @@ def _tiny(look: Look, stage: dict[str, Any], available: int) -> Cause | None:
     between = look.between_ns.get(key, 0)
     held_ns = float(stage_tasks["held"].sum())
     spent_ns = held_ns + between * stage_tasks.height
-    overhead = held_ns - float(work.sum()) + between * stage_tasks.height
-    if np.median(work) > limits.tiny_ns or overhead < limits.overhead_share * max(spent_ns, 1.0):
+    overhead_ns = held_ns - float(work.sum()) + between * stage_tasks.height
+    if np.median(work) > limits.tiny_ns or overhead_ns < limits.overhead_share * max(spent_ns, 1.0):
+        return None
+    return _TinyTasks(key, numbers, work, spent_ns, overhead_ns, int(between * stage_tasks.height // available))
+
+
+def _tiny(look: Look, stages: list[_TinyTasks]) -> Cause | None:
+    """Return what tiny tasks cost, of all stages together: a setting may have cut every one of them too small."""
+    if not stages:
         return None
 
     def merged(durations: I64) -> None:
-        durations[numbers] = work
+        for stage in stages:
+            durations[stage.numbers] = stage.work
 
-    gaps = int(between * stage_tasks.height // available)
-    saved = look.saved_in([key], merged) + gaps
+    saved = look.saved_in([stage.key for stage in stages], merged) + sum(stage.gaps_ns for stage in stages)
     if not look.matters(saved):
         return None
-    share = overhead / max(spent_ns, 1.0)
+    worst = max(stages, key=lambda stage: stage.overhead_ns)
+    tasks = sum(len(stage.numbers) for stage in stages)
+    median = float(np.median(np.concatenate([stage.work for stage in stages])))
+    share = sum(stage.overhead_ns for stage in stages) / max(sum(stage.spent_ns for stage in stages), 1.0)
+    others = f" and {len(stages) - 1:,} more stages" if len(stages) > 1 else ""
     text = (
-        f"{look.stage_name(*key)} had {stage['tasks']:,} tasks, of which the usual one worked"
-        f" {seconds(float(np.median(work)))}: {share:.0%} of the cores' time went into launching and finishing them."
+        f"{look.stage_name(*worst.key)}{others} had {tasks:,} tasks, of which the usual one worked {seconds(median)}:"
+        f" {share:.0%} of the cores' time went into launching and finishing them."
     )
-    signal = {"tasks": stage["tasks"], "median_work_ns": int(np.median(work)), "overhead_share": round(share, 4)}
-    return look.cause("tiny_tasks", saved, text, stage=stage["stage"], signal=signal, changed=merged)
+    signal = {
+        "tasks": tasks,
+        "median_work_ns": int(median),
+        "overhead_share": round(share, 4),
+        "stages": sorted({stage.key[0] for stage in stages}),
+    }
+    return look.cause("tiny_tasks", saved, text, stage=worst.key[0], signal=signal, changed=merged)

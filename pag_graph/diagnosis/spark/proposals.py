@@ -53,11 +53,11 @@ def _split(look: Look, cause: Cause) -> tuple[Change, ...]:
 
 def _merge(look: Look, cause: Cause) -> tuple[Change, ...]:
     """Propose as few partitions as keep all cores at work and each task below what it should read."""
-    stage = _stage(look, cause)
-    needed = max(most_cores(look.cores), -(-int(stage["read_bytes"]) // _BYTES_OF_TASK))
-    return (
-        _partitions(look, cause, needed, "coalesce(), or larger splits of the input") if needed < stage["tasks"] else ()
-    )
+    of_cause = look.stages.filter(look.stages["stage"].is_in(cause.signal["stages"]))
+    needed = max(most_cores(look.cores), -(-max(of_cause["read_bytes"].to_list()) // _BYTES_OF_TASK))
+    if needed >= _stage(look, cause)["tasks"]:
+        return ()
+    return _partitions(look, cause, needed, "coalesce(), or larger splits of the input")
 
 
 def _spilled(look: Look, cause: Cause) -> tuple[Change, ...]:
@@ -123,7 +123,8 @@ def _partitions(look: Look, cause: Cause, needed: int, otherwise: str) -> tuple[
     stage_tasks = look.by_stage[stage["stage"], stage["stage_attempt"]]
     shuffled = bool((stage_tasks["remote_bytes"] > 0).any() or (stage_tasks["local_bytes"] > 0).any())
     configured = setting(look.schedule.log, _PARTITIONS, query).value
-    place = f"stage {stage['stage']}"
+    stages = cause.signal.get("stages", ())
+    place = f"{len(stages)} stages" if len(stages) > 1 else f"stage {stage['stage']}"
     if query is not None and shuffled and configured == str(stage["tasks"]):
         return (of_setting(look.schedule.log, _PARTITIONS, str(needed), query=query, place=place),)
     return (of_program("partitions", f"{stage['tasks']:,}", f"{needed:,}, by {otherwise}", place),)

@@ -46,6 +46,39 @@ def only(diagnosis: Diagnosis, name: str) -> Cause:
     return cause
 
 
+# --- Tiny tasks of many stages ----------------------------------------------------------------------------------------
+
+
+def many_stages(stages: int, held: int) -> EventLog:
+    """Two tasks of 8 s on two cores, then stages of 40 tasks that work for 2 ms and hold their core for longer."""
+    log = EventLog(cores=[2]).job(0, 0, [0]).stage(0, 0, tasks=2)
+    for index in range(2):
+        log.task(0, index, "0", 0, 8_000, run=8_000)
+    log.stage_done(0, 8_000).job_done(0, 8_000)
+    now = 8_000
+    for stage in range(1, stages + 1):
+        log.job(stage, now, [stage]).stage(stage, now, tasks=40)
+        for index in range(40):
+            launch = now + held * (index // 2)
+            log.task(stage, index, "0", launch, launch + held, run=2, deserialize=held - 3)
+        now += held * 20
+        log.stage_done(stage, now).job_done(stage, now)
+    return log.end(now)
+
+
+def test_tiny_tasks_of_stages_that_matter_only_together(tmp_path: Path) -> None:
+    assert "tiny_tasks" not in names(diagnosis_of(many_stages(1, 20), tmp_path))
+    found = diagnosis_of(many_stages(6, 20), tmp_path)
+    cause = only(found, "tiny_tasks")
+    assert (cause.signal["tasks"], cause.signal["stages"]) == (240, [1, 2, 3, 4, 5, 6])
+    assert "and 5 more stages had 240 tasks" in cause.text
+    # Six stages of 400 ms, of which 40 ms are work.
+    assert cause.saved_ns == pytest.approx(6 * 360 * MS, rel=0.1)
+    assert [change.text for change in cause.changes] == [
+        "partitions: 40 -> 2, by coalesce(), or larger splits of the input, in 6 stages"
+    ]
+
+
 # --- Cores that come and go -------------------------------------------------------------------------------------------
 
 
