@@ -242,12 +242,15 @@ def half(runs: Sequence[Run]) -> str:
     rows, settings = compare(runs), tried(runs)
     planted = {row.program: row.cause for row in rows}
     right = sum(row.rank is not None for row in rows)
+    dear = [row for row in rows if row.measured_ns > row.noise_ns]
+    named_dear = sum(row.rank is not None for row in dear)
     still = sum(row.twins_named + row.false for row in rows)
     other_settings = [row for row in settings if row.cause != planted.get(row.program)]
     wrong = still + sum(not row.true for row in other_settings)
     right_names = right + sum(row.true for row in other_settings)
     lines = [
         f"- recall, programs whose planted cause is named in every run: {_part(right, len(rows))}",
+        f"- of the programs whose planted cause costs more than noise: {_part(named_dear, len(dear))}",
         f"- precision, names that are right of those that could be checked: {_part(right_names, right_names + wrong)}",
         f"- names that nobody could check, because their advice is no setting: {_unchecked(runs, planted, settings)}",
     ]
