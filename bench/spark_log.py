@@ -168,10 +168,8 @@ def _answer(log: Path) -> dict[str, float]:
     done = subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT)
     told = orjson.loads(done.stdout)
     numbers = map(float, done.stderr.splitlines()[-1].split())
-    return {
-        **dict(zip(("seconds", "cpu_seconds", "memory_mb"), numbers, strict=True)),
-        "tasks": sum(stage["tasks"] for stage in told["stages"]),
-    }
+    tasks = sum(stage["tasks"] for stage in told["stages"])
+    return {**dict(zip(("seconds", "cpu_seconds", "memory_mb"), numbers, strict=True)), "tasks": tasks}
 
 
 def child(log: Path, what: str, target: Path) -> dict[str, float]:
