@@ -40,7 +40,7 @@ class LoggedRows(NamedTuple):
     innermost: I32
     """The same."""
     by_itself: NDArray[np.bool_]
-    """Rows by which the worker does something of its own accord where no activation is open."""
+    """Rows by which the worker does something of its own accord: outside of activations, or a scope sends data."""
     gaps: I64
     """Rows right before which others are missing, ascending."""
 

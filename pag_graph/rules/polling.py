@@ -112,6 +112,8 @@ def _logged(rows: PolledRows | WorkerRows, role: I8, innermost: I32) -> polling.
     by_itself = (innermost < 0) & ~ends_step & (kind != _ARRIVAL) & (kind != act.RECEIVE)
     # The program itself does these, whichever activation is open.
     by_itself |= (kind == act.EPOCH_END) | (kind == SPAWN) | (kind == EXIT)
+    # A scope does not count as work, but what it sends itself is no polling.
+    by_itself |= (kind == act.SEND) & (innermost >= 0) & (role[innermost.clip(0)] == act.SCOPE)
     return polling.LoggedRows(kind, rows.t, rows.operator, role, innermost, by_itself, rows.gaps)
 
 

@@ -21,6 +21,8 @@ class PolledRow:
     """How many activations are open after it."""
     works: bool = False
     """Whether an activation starts here that sends or reads data, or to which progress was pushed just before."""
+    of_scope: bool = False
+    """Whether an activation that others lie inside sends data here."""
     sent: int | None = None
     """When the message that it reads was sent, if that is known and the clocks do not contradict it."""
     same_process: bool = True
@@ -154,7 +156,7 @@ def _own_causes(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_n
         elif polled_row.kind == "progress_send":
             origins = latest(place, {"start"}, works=True)
         elif polled_row.kind not in {*progress, "epoch_end", "spawn", "exit"} and (
-            polled_row.depth or polled_row.kind in {"stop", "receive", "arrival"}
+            (polled_row.depth and not polled_row.of_scope) or polled_row.kind in {"stop", "receive", "arrival"}
         ):
             continue
         alone = place

@@ -86,6 +86,39 @@ def test_a_park_that_was_cut_off_tells_what_follows_in_other_slices(
     assert [(row["start_ns"], row["duration_ns"]) for row in found.edges if row["type"] == "unknown"] == [(20, 5)]
 
 
+@pytest.mark.parametrize("slice_events", [1, 3, 100])
+def test_what_a_scope_sends_is_no_polling(folder: Path, slice_events: int) -> None:
+    def rows(worker: int, *drawn: tuple[str, int]) -> tuple[Event, ...]:
+        messages = {"send": 0, "receive": 1}
+        return tuple(
+            Event(
+                worker=worker,
+                seq=seq,
+                epoch=0,
+                t_ns=t,
+                kind=EventKind(kind),
+                operator=0 if kind in {"start", "stop", "push_progress"} else None,
+                **({"channel": 10, "peer": messages[kind], "message_seq": 0} if kind in messages else {}),
+            )
+            for seq, (kind, t) in enumerate(drawn)
+        )
+
+    # An activation sends, and another one begins in it afterwards.
+    scope = (("push_progress", 1), ("start", 2), ("send", 2), ("start", 2), ("stop", 3), ("stop", 4), ("epoch_end", 5))
+    reader = (("start", 0), ("receive", 2), ("stop", 3), ("epoch_end", 4))
+    trace = SmallTrace(
+        events=(rows(0, *reader), rows(1, *scope)),
+        processes=(0, 0),
+        offsets_ns=(0, 0),
+        uncertainty_ns=(None, None),
+        idle_logged=False,
+    )
+    found = assembled(trace, folder, slice_events=slice_events)
+    assert differences(found, build_reference(trace)) == ""
+    check_ends(found)
+    assert [edge["type"] for edge in found.edges if edge["read"] is not None] == ["data_message"]
+
+
 @BUILDS
 @given(any_traces(), slice_sizes(), slice_sizes(), shuffles())
 def test_slices_and_the_order_of_files_do_not_matter(

@@ -95,6 +95,9 @@ def test_stretches_are_those_of_the_definition() -> None:
                 operator=row["operator"],
                 depth=int(innermost[place] >= 0),
                 works=bool(kind[place] == act.START and role[place] in {act.PROCESSING, act.INFERRED}),
+                of_scope=bool(
+                    kind[place] == act.SEND and innermost[place] >= 0 and role[innermost[place]] == act.SCOPE
+                ),
                 sent=came(row),
                 same_process=row["peer"] != 2,
                 after_gap=row["after_gap"],
