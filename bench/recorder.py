@@ -73,21 +73,15 @@ def _once(program: Path, words: Sequence[str], place: Path) -> float:
     hosts.write_text("".join(f"127.0.0.1:{port}\n" for port in _free_ports()), encoding="utf-8")
     command = [str(program), *words, "-w", "1", "-n", str(_PROCESSES), "-h", str(hosts), "-p"]
     started = [
-        subprocess.Popen(
-            [*command, str(process)],
-            stdout=subprocess.PIPE,
-            stderr=(place / f"stderr-{process}").open("w", encoding="utf-8"),
-            text=True,
-        )
+        subprocess.Popen([*command, str(process)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for process in range(_PROCESSES)
     ]
-    outputs = [process.communicate()[0] for process in started]
+    outputs = [process.communicate() for process in started]
     codes = [process.returncode for process in started]
     if any(codes):
-        said = "\n".join((place / f"stderr-{process}").read_text(encoding="utf-8") for process in range(_PROCESSES))
-        message = f"{program} {' '.join(words)} ended with {codes}:\n{said}"
+        message = "\n".join([f"{program} {' '.join(words)} ended with {codes}:", *(errors for _, errors in outputs)])
         raise RuntimeError(message)
-    return int(outputs[0].partition("elapsed_ns ")[2].split()[0]) / 1e9
+    return int(outputs[0][0].partition("elapsed_ns ")[2].split()[0]) / 1e9
 
 
 def _free_ports() -> list[int]:

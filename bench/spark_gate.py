@@ -18,11 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench import harness
-from pag_graph.diagnosis.spark.causes import diagnose
+from bench.spark_truth import answered
 from pag_graph.diagnosis.spark.comparison.gate import Measure, judge
-from pag_graph.sources.spark.convert import map_log
-from pag_graph.sources.spark.logfiles import LogFiles
-from pag_graph.sources.spark.reader import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +48,7 @@ def _recorded(number: int, rows: int, folder: Path) -> dict[Measure, int]:
     from record_plans import record
 
     log = record(Program(name=f"gate-{number}", cause="", run=partial(_work, rows=rows)), "planted", folder)
-    (folder / "log").write_bytes(log)
-    diagnosis = diagnose(map_log(read_log(LogFiles(name="log", files=(folder / "log",)))).schedule)
+    diagnosis = answered(log, folder)
     return {Measure.SPAN: diagnosis.span_ns, Measure.ACTIVE: diagnosis.active_ns}
 
 

@@ -125,15 +125,17 @@ def _shifted(event: dict[str, Any], copy: int, step: int, span: int) -> list[byt
     return [orjson.dumps(copied_event) + b"\n"]
 
 
-_CHILD = """
-import sys, time
+_PEAK = """
 from pathlib import Path
-from pag_graph.sources.spark.convert import map_log, write_mapped
-from pag_graph.sources.spark.logfiles import find_logs
-from pag_graph.sources.spark.reader import read_log
 def peak():
     # Not what `getrusage` says: that is at least what the process had which started this one.
     return next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
+"""
+_CHILD = """
+import sys, time
+from pag_graph.sources.spark.convert import map_log, write_mapped
+from pag_graph.sources.spark.logfiles import find_logs
+from pag_graph.sources.spark.reader import read_log
 before = peak()
 begin, cpu = time.perf_counter(), time.process_time()
 log = read_log(find_logs(sys.argv[1])[0])
@@ -150,12 +152,10 @@ print(read, read_cpu, whole, before, peak_read, peak(), tasks)
 
 _ANSWER = """
 import atexit, os, sys, time
-from pathlib import Path
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 begin = time.perf_counter()
 def say():
-    peak = next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
-    print(time.perf_counter() - begin, time.process_time(), peak / 1024, file=sys.stderr)
+    print(time.perf_counter() - begin, time.process_time(), peak() / 1024, file=sys.stderr)
 atexit.register(say)
 from pag_graph.cli.app import main
 main()
@@ -164,7 +164,7 @@ main()
 
 def _answer(log: Path) -> dict[str, float]:
     """Return what ``pag spark`` takes for a log, on one core: with the start of Python, and all that it prints."""
-    words = [sys.executable, "-c", _ANSWER, "spark", str(log), "--format", "json"]
+    words = [sys.executable, "-c", _PEAK + _ANSWER, "spark", str(log), "--format", "json"]
     done = subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT)
     told = orjson.loads(done.stdout)
     numbers = map(float, done.stderr.splitlines()[-1].split())
@@ -191,7 +191,7 @@ def child(log: Path, what: str, target: Path) -> dict[str, float]:
         number of tasks.
     """
     numbers = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(log), what, str(target)],
+        [sys.executable, "-c", _PEAK + _CHILD, str(log), what, str(target)],
         check=True,
         capture_output=True,
         text=True,

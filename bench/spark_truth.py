@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pag_graph.diagnosis.spark.changes import Change
 
-__all__ = ["Run", "Tried", "Truth", "compare", "half", "section", "tried", "wilson"]
+__all__ = ["Run", "Tried", "Truth", "answered", "compare", "half", "section", "tried", "wilson"]
 
 RESULT = harness.ROOT / "bench" / "results" / "spark-truth.json"
 PAGE = harness.ROOT / "docs" / "spark-truth.md"
@@ -318,7 +318,8 @@ def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
     return "\n".join([*head, "", *lines])
 
 
-def _answered(log: bytes, folder: Path) -> Diagnosis:
+def answered(log: bytes, folder: Path) -> Diagnosis:
+    """Return what is said of a log, which is left in a folder."""
     file = folder / "log"
     file.write_bytes(log)
     return diagnose(map_log(read_log(LogFiles(name="log", files=(file,)))).schedule)
@@ -379,7 +380,7 @@ def run_all(pairs: int, only: Sequence[str], sets: Sequence[str], lines: int) ->
 
 
 def _run(half_name: str, program: Program, role: str, log: bytes, folder: Path, advice: str) -> Run:
-    diagnosis = _answered(log, folder)
+    diagnosis = answered(log, folder)
     ranked = [
         {
             "cause": cause.cause,

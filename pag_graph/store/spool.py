@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pag_graph.errors import StoreConflictError, StoreError, TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.runtime.locks import Lock, lock
 from pag_graph.store.description import read_description
 from pag_graph.store.durable import to_disk
-from pag_graph.store.event_files import inspect, open_events, read_events
+from pag_graph.store.event_files import inspect, open_events, read_events, read_groups
 from pag_graph.store.in_place import refusals
 from pag_graph.store.lanes import Lane, united
 from pag_graph.store.log import column
@@ -225,7 +224,7 @@ class Spool:
                 is_joined = lane.joins(rows)
                 place = self._place(worker, lane.next_file - is_joined)
                 if is_joined or repeated:
-                    tables = [*(_groups(place) if is_joined else ()), table.slice(repeated)]
+                    tables = [*(self._groups(place) if is_joined else ()), table.slice(repeated)]
                     write_row_groups(hidden, [conform(table, TRACE_EVENTS, where=str(hidden)) for table in tables])
                 os.utime(hidden, ns=(published_ns, published_ns))
                 to_disk(hidden)
@@ -312,6 +311,12 @@ class Spool:
 
     def _place(self, worker: int, number: int) -> Path:
         return self.root / EVENTS / f"worker-{worker:07}-{number:07}.parquet"
+
+    def _groups(self, place: Path) -> list[pa.Table]:
+        """Read a file of events that is there, a table for each row group."""
+        names = list(TRACE_EVENTS.names)
+        with open_events(self.root, f"{EVENTS}/{place.name}") as parquet:
+            return [read_groups(parquet, [group], names, where=str(place)) for group in range(parquet.num_row_groups)]
 
     def _checked(self, hidden: Path, worker: int, first: int) -> pa.Table:
         """Read a file of events as one reads what somebody else wrote."""
@@ -446,12 +451,6 @@ class Spool:
         file = inspect(self.root, f"{EVENTS}/{self._place(worker, number).name}", None)
         table = read_events(self.root, file, ["seq"], None)
         return -1 if table is None else int(column(table, "seq")[-1])
-
-
-def _groups(file: Path) -> list[pa.Table]:
-    """Read a file of events, a table for each row group."""
-    with pq.ParquetFile(file) as parquet:
-        return [parquet.read_row_group(group) for group in range(parquet.num_row_groups)]
 
 
 def _take_place(coming: Path, folder: Path) -> None:

@@ -34,6 +34,9 @@ _SOON_NS = 200 * MS
 """A task that is launched so soon after its core became free took the next free place of those that it wanted."""
 _REVIVED_NS = 1_200 * MS
 """An empty core that was not offered to a stage is offered again once a second (`spark.scheduler.revive.interval`)."""
+_CORE_FREE = pl.col("done").shift(1).over("core", order_by="launch")
+"""Of all tasks: when the task before ended on the same core; a retry is work as well."""
+_FIRST_ATTEMPT = (pl.col("attempt") == 0) & ~pl.col("speculative")
 _EXCLUDING = ("spark.excludeOnFailure.enabled", "spark.blacklist.enabled")
 
 
@@ -81,10 +84,7 @@ def locality_wait(look: Look) -> list[Cause]:
 
 def _launched_far(look: Look, wait: int) -> pl.DataFrame:
     """Return tasks that ran farther from their data than others, and since when their cores were empty."""
-    # Whatever ran on the core, a retry as well, was work.
-    before = pl.col("done").shift(1).over("core", order_by="launch")
-    first_attempts = (pl.col("locality") > 0) & (pl.col("attempt") == 0) & ~pl.col("speculative")
-    known = look.tasks.with_columns(before=before).filter(first_attempts)
+    known = look.tasks.with_columns(before=_CORE_FREE).filter((pl.col("locality") > 0) & _FIRST_ATTEMPT)
     keys = ("stage", "stage_attempt")
     best = pl.col("locality").min().over(*keys)
     empty_since = pl.max_horizontal("before", pl.col("launch").min().over(*keys))
@@ -111,14 +111,11 @@ def _kept_near(look: Look) -> _Kept:
     if any(setting(look.schedule.log, name).value == "true" for name in _EXCLUDING):
         # An executor may have been excluded.
         return _Kept(empty, [])
-    known = look.tasks.with_columns(
-        first=pl.col("launch").min().over(*keys), before=pl.col("done").shift(1).over("core", order_by="launch")
-    )
+    known = look.tasks.with_columns(first=pl.col("launch").min().over(*keys), before=_CORE_FREE)
     last_tasks = (
         known.filter(
             pl.col("locality").is_between(1, _NODE)
-            & (pl.col("attempt") == 0)
-            & ~pl.col("speculative")
+            & _FIRST_ATTEMPT
             & (pl.col("launch") - pl.col("before") <= _SOON_NS)
             & (pl.col("launch") - pl.col("first") >= _REVIVED_NS)
         )

@@ -49,8 +49,8 @@ def only(diagnosis: Diagnosis, name: str) -> Cause:
 # --- Tiny tasks of many stages ----------------------------------------------------------------------------------------
 
 
-def many_stages(stages: int, held: int) -> EventLog:
-    """Two tasks of 8 s on two cores, then stages of 40 tasks that work for 2 ms and hold their core for longer."""
+def many_stages(stages: int) -> EventLog:
+    """Two tasks of 8 s on two cores, then stages of 40 tasks that work for 2 ms and hold their core for 20 ms."""
     log = EventLog(cores=[2]).job(0, 0, [0]).stage(0, 0, tasks=2)
     for index in range(2):
         log.task(0, index, "0", 0, 8_000, run=8_000)
@@ -59,16 +59,16 @@ def many_stages(stages: int, held: int) -> EventLog:
     for stage in range(1, stages + 1):
         log.job(stage, now, [stage]).stage(stage, now, tasks=40)
         for index in range(40):
-            launch = now + held * (index // 2)
-            log.task(stage, index, "0", launch, launch + held, run=2, deserialize=held - 3)
-        now += held * 20
+            launch = now + 20 * (index // 2)
+            log.task(stage, index, "0", launch, launch + 20, run=2, deserialize=17)
+        now += 400
         log.stage_done(stage, now).job_done(stage, now)
     return log.end(now)
 
 
 def test_tiny_tasks_of_stages_that_matter_only_together(tmp_path: Path) -> None:
-    assert "tiny_tasks" not in names(diagnosis_of(many_stages(1, 20), tmp_path))
-    found = diagnosis_of(many_stages(6, 20), tmp_path)
+    assert "tiny_tasks" not in names(diagnosis_of(many_stages(1), tmp_path))
+    found = diagnosis_of(many_stages(6), tmp_path)
     cause = only(found, "tiny_tasks")
     assert (cause.signal["tasks"], cause.signal["stages"]) == (240, [1, 2, 3, 4, 5, 6])
     assert "and 5 more stages had 240 tasks" in cause.text
