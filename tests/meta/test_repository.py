@@ -15,6 +15,8 @@ from pag_graph import errors
 from pag_graph.model import tables
 
 ROOT = Path(__file__).parents[2]
+LARGEST_FILE = 2**20
+"""Bytes. Generated reports and recorded logs that are larger do not belong in the repository."""
 ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.PagGraphError)]
 SCHEMAS = [value for value in vars(tables).values() if isinstance(value, pa.Schema)]
 
@@ -47,19 +49,27 @@ def test_layers_hold() -> None:
     assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
 
 
-def test_no_committed_file_names_a_registry_or_a_home_folder() -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def committed() -> list[Path]:
+    """List the committed files."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("this is no git checkout, so there is no list of committed files")
+    return [ROOT / name for name in listed.stdout.split("\0") if (ROOT / name).is_file()]
+
+
+def test_no_committed_file_names_a_registry_or_a_home_folder(committed: list[Path]) -> None:
     # Spelled so that this file does not name what it looks for.
     forbidden = re.compile(
         "|".join(["pypi" + r"\.org", "maven" + r"\.org", "crates" + r"\.io", "/ro" + "ot/", "/ho" + "me/"])
     )
-    for name in listed.stdout.splitlines():
-        path = ROOT / name
-        if path.suffix in {".parquet", ".png"} or not path.is_file():
-            continue
-        assert not forbidden.search(path.read_text(encoding="utf-8", errors="replace")), name
+    for path in committed:
+        if path.suffix not in {".parquet", ".png"}:
+            assert not forbidden.search(path.read_text(encoding="utf-8", errors="replace")), path
+
+
+def test_no_committed_file_is_large(committed: list[Path]) -> None:
+    assert {path: size for path in committed if (size := path.stat().st_size) > LARGEST_FILE} == {}
 
 
 def test_the_picture_in_the_readme_is_drawn_by_the_code(tmp_path: Path) -> None:
