@@ -245,6 +245,27 @@ def local_messages(rows: WorkerRows) -> NDArray[np.bool_]:
     return local
 
 
+def sent_in_process(rows: WorkerRows, processes: I64) -> NDArray[np.bool_]:
+    """Say, per row that reads a message, whether a worker of the reader's process sent it.
+
+    Parameters
+    ----------
+    rows
+        Rows of one worker.
+    processes
+        Per worker of the run: its process.
+
+    Returns
+    -------
+    array
+        Not so where the sender is not known, or is a worker that the run does not have.
+    """
+    sender = rows.peer[rows.reads]
+    has_process = (sender >= 0) & (sender < len(processes))
+    in_process: NDArray[np.bool_] = processes[np.where(has_process, sender, rows.worker)] == processes[rows.worker]
+    return has_process & in_process
+
+
 def arrivals(rows: WorkerRows, processes: I64) -> tuple[I64, NDArray[np.bool_]]:
     """Say when messages arrived, as far as that is known.
 
@@ -262,7 +283,7 @@ def arrivals(rows: WorkerRows, processes: I64) -> tuple[I64, NDArray[np.bool_]]:
     is_arrival_known
         The same: whether that is when it arrived. In one process a message arrives when it is sent.
     """
-    is_arrival_known = processes[rows.peer[rows.reads]] == processes[rows.worker]
+    is_arrival_known = sent_in_process(rows, processes)
     if not len(rows.arrived):
         return rows.sent, is_arrival_known
     stated = rows.arrived[rows.reads]

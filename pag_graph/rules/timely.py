@@ -15,7 +15,7 @@ from pag_graph.kernels import activations as act
 from pag_graph.model.enums import EdgeFlags, Severity
 from pag_graph.rules.polling import Polled, polled_intervals
 from pag_graph.rules.protocol import Remark
-from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey, arrivals
+from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey, arrivals, sent_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -249,9 +249,8 @@ def _is_certain(
             surveyed.role[unpark:cut], (act.PROCESSING, act.INFERRED)
         )
         return bool(works.any())
-    reads = rows.reads[reads_after[0] : reads_after[1]]
-    same_process = setting.processes[rows.peer[reads]] == setting.processes[rows.worker]
-    sent_of_reads = sent[: len(reads)]
+    same_process = sent_in_process(rows, setting.processes)[reads_after[0] : reads_after[1]]
+    sent_of_reads = sent[: len(same_process)]
     return bool((same_process & (sent_of_reads != NEVER) & (sent_of_reads < rows.t[park])).any())
 
 

@@ -56,8 +56,9 @@ def test_a_wait_with_an_end_closes_epochs(tmp_path: Path, end: str, tasks: int) 
     [
         ("15 start 1 | 17 send 5>1 #0 | 18 recv 5<1 #0 | 19 stop 1", "2 start 1 | 11 stop 1"),
         ("16 recv 3<0 #0", "2 send 3>1 #0"),
+        ("16 recv 3<7 #0 | 17 recv 3<0 #0", "2 send 3>1 #0"),
     ],
-    ids=["work follows", "a message lay there"],
+    ids=["work follows", "a message lay there", "and one of a worker that the run does not have is read"],
 )
 def test_so_does_one_that_was_none(tmp_path: Path, end: str, other: str) -> None:
     assert closed(trace(end, other), tmp_path) == 5

@@ -486,6 +486,21 @@ def test_a_message_whose_send_nobody_logged_ends_no_wait(build: Build) -> None:
     assert messages(graph) == []
 
 
+@pytest.mark.parametrize("read", ["recv 3<7", "precv 3<7", "recv 3<7 @55"])
+@pytest.mark.parametrize(
+    ("rest", "more"),
+    [("20 park | 60 unpark", {}), ("20 park | 60 unpark", {"processes": [0, 1]}), ("", {"idle_logged": False})],
+    ids=["one process", "processes", "nothing said of idleness"],
+)
+def test_nor_does_one_of_a_worker_that_the_run_does_not_have(
+    build: Build, read: str, rest: str, more: dict[str, Any]
+) -> None:
+    graph = build(f"0 start 1 | 9 stop 1 | {rest} | 65 {read} | 99 end", PEER, **more)
+    assert found(graph)["receive_without_send"] == 1
+    assert "waiting" not in local(graph)
+    assert messages(graph) == []
+
+
 # --- Messages -------------------------------------------------------------------------------------------------------
 
 
