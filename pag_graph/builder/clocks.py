@@ -9,6 +9,7 @@ get a drift as well, and where not even that does, the trace contradicts itself 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 MAX_DRIFT = 5e-4
 """Largest drift that is believed; quartz clocks stay below a fifth of it."""
 
+_UNBOUND = 1 << 62
+"""No bound: more than any two times of a trace differ by."""
+
 _COLUMNS = ("t_ns", "kind", "channel", "peer", "message_seq")
 
 
@@ -55,8 +59,15 @@ class Clock:
         return t + self.offset_ns + (shift if isinstance(t, np.ndarray) else int(shift))
 
     def own(self, t: int) -> int:
-        """Convert a time of the common clock to the worker's own clock, in ns; rounded."""
-        return round((t - self.offset_ns) / (1 + self.drift))
+        """Return the first reading of the worker's own clock, in ns, that is not before `t` on the common one."""
+        own = t - self.offset_ns
+        # Times since 1970 are no exact floats; the part of them that a drift makes up is, but for a nanosecond.
+        own -= round(own * (self.drift / (1 + self.drift)))
+        while self.common(own) < t:
+            own += 1
+        while self.common(own - 1) >= t:
+            own -= 1
+        return own
 
     def shifted(self, by_ns: int) -> Clock:
         """Return the clock with another zero."""
@@ -161,6 +172,9 @@ def estimate_clocks(
     -----
     Constant offsets: O(messages + clocks^3), exact. Drift: a linear program over the lower hulls of the messages of
     each pair of clocks, in the time of sending and reading (a message above the hull is implied by those on it).
+
+    Clocks may count from instants that are decades apart. Here each counts from its first message, so that a float
+    holds its times to the nanosecond.
     """
     workers = sorted(recorded)
     group = group or {worker: worker for worker in workers}
@@ -171,24 +185,19 @@ def estimate_clocks(
     for worker in workers:
         shift[worker], clock_of[worker] = recorded[worker], index[worker]
     sender, receiver = (messages[name].to_numpy() for name in ("sender", "receiver"))
-    sent, read = messages["sent"].to_numpy() + shift[sender], messages["read"].to_numpy() + shift[receiver]
     a, b = clock_of[sender], clock_of[receiver]
-    distances = _distances(a, b, read - sent, len(numbers))
-    low, high = -distances[:, 0], distances[0, :]
-    offset, exact = _middle(distances, a, b, read - sent)
-    drift = np.zeros(len(numbers))
-    if not exact:
-        fitted = _with_drift(a, b, sent, read, len(numbers))
-        if fitted is not None:
-            offset, drift, low, high = fitted
+    sent, read = messages["sent"].to_numpy() + shift[sender], messages["read"].to_numpy() + shift[receiver]
+    zero = _first_messages(a, b, sent, read, len(numbers))
+    sent, read = sent - zero[a], read - zero[b]
+    offset, drift, width = _fitted(a, b, sent, read, zero - zero[0])
     clocks, uncertainty = {}, {}
     for worker in workers:
-        clock_number = index[worker]
-        # The drift was fitted on recorded time: o + (1 + r)(t + s) = t + (s + o + r s) + r t.
-        total = recorded[worker] + int(offset[clock_number]) + round(float(drift[clock_number]) * recorded[worker])
-        clocks[worker] = Clock(offset_ns=total, drift=float(drift[clock_number]))
-        width = high[clock_number] - low[clock_number]
-        uncertainty[worker] = int(-(-width // 2)) if np.isfinite(width) and width >= 0 else None
+        number = index[worker]
+        # With z, the clock's first message, and r, its drift: z0 + o + (1 + r)(t + s - z).
+        since, rate = recorded[worker] - int(zero[number]), float(drift[number])
+        total = since + int(zero[0]) + int(offset[number]) + round(rate * since)
+        clocks[worker] = Clock(offset_ns=total, drift=rate)
+        uncertainty[worker] = int(-(-width[number] // 2)) if np.isfinite(width[number]) else None
     margin = None
     if len(sent):
         common_sent, common_read = (np.empty(len(sent), np.int64) for _ in range(2))
@@ -201,41 +210,89 @@ def estimate_clocks(
     return ClockEstimate(clocks=clocks, uncertainty_ns=uncertainty, margin_ns=margin, messages=messages.height)
 
 
-def _distances(a: I64, b: I64, delay: I64, clocks: int) -> F64:
+def _first_messages(a: I64, b: I64, sent: I64, read: I64, clocks: int) -> I64:
+    """Return, per clock, when its first message was sent or read; 0 where it has none."""
+    first = np.full(clocks, _UNBOUND)
+    np.minimum.at(first, a, sent)
+    np.minimum.at(first, b, read)
+    return np.where(first < _UNBOUND, first, 0)
+
+
+def _fitted(a: I64, b: I64, sent: I64, read: I64, recorded: I64) -> tuple[I64, F64, F64]:
+    """Fit the clocks to messages, by constant offsets if that can be.
+
+    Returns their offsets, their drifts, and the width of the interval that messages leave each; infinite where they
+    leave no interval.
+    """
+    clocks = len(recorded)
+    bounds = _bounds(a, b, read - sent, clocks)
+    if _contradict(bounds):
+        fitted = _with_drift(a, b, sent, read, clocks)
+        if fitted is not None:
+            return fitted
+        # The offsets by which messages are read as little before they were sent as can be.
+        bounds = _bounds(a, b, read - sent + _least_early_ns(a, b, read - sent, clocks), clocks)
+        width = np.where(np.arange(clocks) > 0, np.inf, 0)
+    else:
+        is_bound = (bounds[0] < _UNBOUND) & (bounds[:, 0] < _UNBOUND)
+        width = np.where(is_bound, bounds[0] + bounds[:, 0], np.inf)
+    return _middle(bounds, recorded), np.zeros(clocks), width
+
+
+def _bounds(a: I64, b: I64, delay: I64, clocks: int) -> I64:
     """Return, per pair of clocks, the upper bound (ns) of the second's offset minus the first's, over all paths."""
-    bounds = np.full((clocks, clocks), np.inf)
+    bounds = np.full((clocks, clocks), _UNBOUND)
     np.fill_diagonal(bounds, 0)
     # A message a -> b with delay d says o_a - o_b <= d.
-    np.minimum.at(bounds, (b, a), delay.astype(np.float64))
+    np.minimum.at(bounds, (b, a), delay)
     for middle in range(clocks):
-        np.minimum(bounds, bounds[:, middle, None] + bounds[None, middle, :], out=bounds)
+        bounds = _tightened(bounds, bounds[:, middle], bounds[middle])
+        if _contradict(bounds):
+            break
     return bounds
 
 
-def _middle(bounds: F64, a: I64, b: I64, delay: I64) -> tuple[I64, bool]:
+def _tightened(bounds: I64, to: I64, onward: I64) -> I64:
+    """Return bounds that also hold over one more way: to some place from every clock, and from there to every clock."""
+    exists = (to < _UNBOUND)[:, None] & (onward < _UNBOUND)
+    return np.where(exists, np.minimum(bounds, to[:, None] + onward), bounds)
+
+
+def _contradict(bounds: I64) -> bool:
+    """Say whether no offsets satisfy all bounds: a clock would have to be before itself."""
+    return bool((np.diagonal(bounds) < 0).any())
+
+
+def _least_early_ns(a: I64, b: I64, delay: I64, clocks: int) -> int:
+    """Return how early messages have to be read, at least, by some clocks without a drift."""
+    worst = -int(delay.min())
+    return bisect_left(range(worst), x=True, key=lambda early: not _contradict(_bounds(a, b, delay + early, clocks)))
+
+
+def _middle(bounds: I64, recorded: I64) -> I64:
     """Choose offsets clock by clock: the middle of what is allowed, given those already chosen.
 
-    Returns the offsets and whether they satisfy every message.
+    Where there is none, the offset is as near to the `recorded` one as messages allow.
     """
-    bounds = bounds.copy()
-    clocks = len(bounds)
-    offset = np.zeros(clocks, np.int64)
-    for clock in range(1, clocks):
-        lower, upper = -bounds[clock, 0], bounds[0, clock]
-        if np.isfinite(lower) and np.isfinite(upper):
-            offset[clock] = int((lower + upper) // 2)
+    offset = np.zeros(len(bounds), np.int64)
+    for clock in range(1, len(bounds)):
+        lower, upper = -int(bounds[clock, 0]), int(bounds[0, clock])
+        if -lower < _UNBOUND and upper < _UNBOUND:
+            offset[clock] = (lower + upper) // 2
         else:
-            # Bound from one side at most: the offset is as near to the recorded one as messages allow.
-            offset[clock] = int(min(max(0.0, lower), upper))
+            offset[clock] = min(max(int(recorded[clock]), lower), upper)
         # The choice binds the other clocks: this clock is now at a fixed distance from the first, in both directions.
-        chosen = float(offset[clock])
-        for src, dst, distance in ((0, clock, chosen), (clock, 0, -chosen)):
-            np.minimum(bounds, bounds[:, src, None] + distance + bounds[None, dst, :], out=bounds)
-    return offset, bool((delay + offset[b] - offset[a] >= 0).all())
+        for src, dst, distance in ((0, clock, offset[clock]), (clock, 0, -offset[clock])):
+            to = bounds[:, src]
+            bounds = _tightened(bounds, np.where(to < _UNBOUND, to + distance, _UNBOUND), bounds[dst])
+    return offset
 
 
-def _with_drift(a: I64, b: I64, sent: I64, read: I64, clocks: int) -> tuple[I64, F64, F64, F64] | None:
+def _with_drift(a: I64, b: I64, sent: I64, read: I64, clocks: int) -> tuple[I64, F64, F64] | None:
     """Fit offsets and drifts that leave every message as much time as possible; None if there are none.
+
+    Each clock counts from its first message, and so does its drift. Also returns how wide the interval is in which each
+    offset may lie half a span of time behind it; infinite where nothing bounds it.
 
     Raises
     ------
@@ -250,14 +307,13 @@ def _with_drift(a: I64, b: I64, sent: I64, read: I64, clocks: int) -> tuple[I64,
         hint = "pip install 'pag-graph[clocks]', or build with the clocks as they were recorded: --clocks recorded"
         raise MissingExtraError(message, hint, {"extra": "clocks"}) from absent
 
-    zero = int(min(sent.min(), read.min()))
-    span = float(max(sent.max(), read.max()) - zero) or 1.0
+    span = float(max(sent.max(), read.max())) or 1.0
     rows: list[list[float]] = []
     limits: list[float] = []
     pair = a * clocks + b
     order = np.lexsort((read, sent, pair))
     for part in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
-        x, y = (sent[part] - zero).astype(np.float64), (read[part] - zero).astype(np.float64)
+        x, y = sent[part].astype(np.float64), read[part].astype(np.float64)
         for corner in lower_hull(x, y):
             # Unknowns per clock but the first: offset in units of the span, drift; last the margin, all times in spans.
             row = [0.0] * (2 * clocks + 1)
@@ -277,13 +333,11 @@ def _with_drift(a: I64, b: I64, sent: I64, read: I64, clocks: int) -> tuple[I64,
     if not best.success or best.x[-1] < 0:
         return None
     offsets, drifts = best.x[0:-1:2] * span, best.x[1:-1:2]
-    low, high = np.zeros(clocks), np.zeros(clocks)
+    width = np.zeros(clocks)
     for clock in range(1, clocks):
         middle = np.zeros(2 * clocks + 1)
         middle[2 * clock], middle[2 * clock + 1] = 1, 0.5
-        for sign, bounds_of_clocks, unbounded in ((1, low, -np.inf), (-1, high, np.inf)):
+        for sign in (1, -1):
             optimum = linprog(sign * middle, A_ub=matrix, b_ub=limit, bounds=[*box, (0.0, 0.0)], method="highs")
-            bounds_of_clocks[clock] = float(middle @ optimum.x) * span if optimum.success else unbounded
-    # Drift counts from the first event; from the clock's own zero the offset is another.
-    at_zero = np.rint(offsets - drifts * zero).astype(np.int64)
-    return at_zero, drifts, low, high
+            width[clock] -= sign * float(middle @ optimum.x) * span if optimum.success else -np.inf
+    return np.rint(offsets).astype(np.int64), drifts, np.maximum(width, 0)

@@ -85,7 +85,7 @@ def cut_by_time(
         rows = [cut_rows.first(max(_row_at(log, worker, clocks[worker].own(t)), begin)) for t in instants]
         if tail:
             # The run's origin is not known before every worker has logged something.
-            bound = 0 if silent else _row_at(log, worker, clocks[worker].own(logged_until) + 1)
+            bound = 0 if silent else _row_at(log, worker, clocks[worker].own(logged_until + 1))
             last = begin if silent else cut_rows.last(bound)
             rows = [*(min(row, last) for row in rows), last]
         return list(accumulate([begin, *rows, end], max))

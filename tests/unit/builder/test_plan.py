@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,16 @@ def cuts(place: Path, log: str, *, shuffle: int | None = None) -> list[int]:
 )
 def test_where_a_log_is_cut(tmp_path: Path, log: str, expected: list[int], shuffle: int | None) -> None:
     assert cuts(tmp_path, log, shuffle=shuffle) == expected
+
+
+@pytest.mark.parametrize("since_1970", [1_795_258_388_426_779_597 + more for more in (0, 50, 100)])
+def test_what_is_later_than_all_logs_go_is_not_decided(tmp_path: Path, since_1970: int) -> None:
+    log = " | ".join(f"{t} park | {t + 1} unpark | {t + 2} end" for t in (0, *range(90, 240, 10)))
+    trace = replace(draw("0 start 1 | 1 stop 1 | 2 end | 100 start 1", log), complete=False)
+    for clock in (0, since_1970):
+        recorded = replace(trace.shifted(clock), offsets_ns=(-clock, -clock))
+        # Worker 0 has logged until 100, so nobody knows what reached worker 1 after its third park.
+        assert plan(tmp_path, recorded, 1000).slices[-1].rows[1][0] == 6
 
 
 @pytest.mark.parametrize("slice_events", [1, 2, 3, 5, 100])
