@@ -134,11 +134,29 @@ def topological_order(by_time: I64, t: I64, src: I64, dst: I64) -> tuple[I64, in
                     free += 1
             handled += 1
         if free < end:
-            for arc_place in range(begin, end):
-                if blockers[by_time[arc_place]] > 0:
-                    return order, by_time[arc_place]
+            return order, _on_cycle(by_time[begin:end], blockers, t, src, dst)
         begin = end
     return order, -1
+
+
+@kernel
+def _on_cycle(instant: I64, blockers: I64, t: I64, src: I64, dst: I64) -> int:
+    """Return a vertex on a cycle of arcs between the vertices of one instant that something blocks.
+
+    Others may be blocked only because they come after a cycle. Whoever goes back from one of them long enough is on it.
+    """
+    before = np.full(t.shape[0], -1, np.int64)
+    for arc in range(src.shape[0]):
+        if t[src[arc]] == t[dst[arc]] == t[instant[0]] and blockers[src[arc]] > 0:
+            before[dst[arc]] = src[arc]
+    vertex = instant[0]
+    for stuck in instant:
+        if blockers[stuck] > 0:
+            vertex = stuck
+            break
+    for _ in range(instant.shape[0]):
+        vertex = before[vertex]
+    return vertex  # type: ignore[no-any-return]
 
 
 @kernel
