@@ -118,6 +118,16 @@ def inspect(root: Path, name: str, status: os.stat_result | None) -> EventFile:
         )
 
 
+def read_numbers(root: Path, file: EventFile, group: int) -> Numbers:
+    """Return the numbers of the events of a row group, of which its file's footer does not tell them."""
+    where = str(root / file.name)
+    with open_events(root, file.name) as parquet:
+        table = read_groups(parquet, [group], ["seq"], where=where)
+    check_nulls(table, TRACE_EVENTS, where=where)
+    seq = table["seq"].to_numpy()
+    return Numbers(int(seq.min()), int(seq.max()), len(seq)) if len(seq) else Numbers(0, 0, 0)
+
+
 def _row_group(row_group: pq.RowGroupMetaData, places: Mapping[str, int], *, required: bool) -> RowGroup | None:
     worker, t = bounds_of(row_group, places["worker"]), bounds_of(row_group, places["t_ns"])
     if worker is None or t is None or worker[0] != worker[1] or not row_group.num_rows:

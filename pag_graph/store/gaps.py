@@ -5,28 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pag_graph.model.enums import Severity
+from pag_graph.store.event_files import read_numbers
 from pag_graph.store.findings import findings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from pag_graph.store.event_files import EventFile
 
 
 class Gaps:
-    """Gaps in the numbers of events, as far as footers tell; only some sources promise to leave none."""
+    """Gaps in the numbers of events; only some sources promise to leave none.
 
-    def __init__(self) -> None:
+    Footers tell them, in files that have one worker's events alone. Where a footer does not, the numbers are read.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._last: dict[int, int] = {}
         self._missing: dict[int, tuple[int, str]] = {}
 
-    def look(self, file: EventFile) -> None:
-        """Take the next file; the rows of a worker come in its order."""
+    def look(self, file: EventFile, first: int = 0) -> None:
+        """Take the next file, its row groups from the `first` one on; the rows of a worker come in its order."""
         if len(file.workers) != 1:
             return
         worker = file.workers[0]
-        for numbers in file.numbers:
-            if numbers is None:
+        for group, known in enumerate(file.numbers[first:], first):
+            numbers = read_numbers(self._root, file, group) if known is None else known
+            if not numbers.rows:
                 continue
             last = self._last.get(worker, 0)
             gap = numbers.high - last - numbers.rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -297,7 +297,7 @@ class Tail:
             message = f"{self._root} holds trace {meta.trace_id} now; trace {before.meta.trace_id} was followed."
             raise StoreConflictError(message, "Follow the new one into a store of its own.", {"file": str(self._root)})
         if before is None and meta.gapless:
-            self._gaps = Gaps()
+            self._gaps = Gaps(self._root)
         self._stamps = stamps
         self._trace = Trace(path=self._root, meta=meta, files=(), **tables)
         return True
@@ -389,7 +389,7 @@ class Tail:
         if len(file.groups) == first:
             return
         if self._gaps is not None:
-            self._gaps.look(replace(file, groups=file.groups[first:], numbers=file.numbers[first:]))
+            self._gaps.look(file, first)
         check_known(file.workers, set(trace.workers["worker"].to_pylist()), where=str(path))
         if numbered is not None and len(file.workers) == 1:
             self._worker_of[numbered[1]] = file.workers[0]

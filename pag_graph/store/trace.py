@@ -153,7 +153,7 @@ class Trace:
         if not files:
             _refuse_empty(root)
         listed_workers = set(tables["workers"]["worker"].to_pylist())
-        gaps = Gaps()
+        gaps = Gaps(root)
         for file in files:
             if not listed_workers.issuperset(file.workers):
                 check_known(file.workers, listed_workers, where=str(root / file.name))
