@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import StoreError
 from pag_graph.model.live_tables import ALL_TABLES
@@ -11,7 +12,7 @@ from pag_graph.store.parts import check_parts, check_rows
 from pag_graph.store.state_files import read_sends, read_state_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pag_graph.store.delta import StoreInfo
 
@@ -52,12 +53,13 @@ def check_store(info: StoreInfo) -> StoreCheck:
     size = unchecked = 0
     damaged_files: list[StoreError] = []
     if info.state is not None:
-        try:
-            read_state_file(info.path, info.state)
-            for name in info.state.get("sends", ()):
-                read_sends(info.path, name)
-        except StoreError as error:
-            damaged_files.append(error)
+        state_readers: list[Callable[[], Any]] = [partial(read_state_file, info.path, info.state)]
+        state_readers += [partial(read_sends, info.path, name) for name in info.state.get("sends", ())]
+        for read in state_readers:
+            try:
+                read()
+            except StoreError as error:
+                damaged_files.append(error)
     for name in ALL_TABLES:
         try:
             files = info.parts(name)

@@ -32,13 +32,13 @@ class Gaps:
         self._last: dict[int, int] = {}
         self._missing: dict[int, tuple[int, str]] = {}
 
-    def look(self, file: EventFile, first: int = 0) -> None:
-        """Take the next file, its row groups from the `first` one on; the rows of a worker come in its order."""
+    def look(self, file: EventFile, group: int = 0) -> None:
+        """Take the next file, its row groups from one on; the rows of a worker come in its order."""
         if len(file.workers) != 1:
             return
         worker = file.workers[0]
-        for group, known in enumerate(file.numbers[first:], first):
-            numbers = read_numbers(self._root, file, group) if known is None else known
+        for place, known in enumerate(file.numbers[group:], group):
+            numbers = read_numbers(self._root, file, place) if known is None else known
             if not numbers.rows:
                 continue
             last = self._last.get(worker, 0)

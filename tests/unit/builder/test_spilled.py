@@ -113,11 +113,17 @@ def test_a_run_is_the_same_with_files(tmp_path: Path, monkeypatch: pytest.Monkey
     api.build(growing.path, tmp_path / "once", engine="local", parameters=SMALL)
     assert differences(committed(store), committed(tmp_path / "once")) == ""
     names = set(kept.state["sends"]) if kept and kept.state else set()
-    assert names
+    assert len(names) > 1
     # What a commit names stays, and is checked; what none names goes.
     (store / "epochs" / f"sends-{'0' * 32}-{'0' * 8}.arrow").write_bytes(b"")
     vacuum(store)
     assert {file.name for file in (store / "epochs").glob("sends-*")} == names
     assert not check_store(kept).damaged
-    (store / "epochs" / min(names)).write_bytes(b"")
-    assert [type(error) for error in check_store(kept).damaged] == [StoreError]
+    # Each that is damaged is named: one file, the state, and the last file as well.
+    spoilt: list[str] = []
+    for name in (min(names), kept.state["file"], max(names)):
+        (store / "epochs" / name).write_bytes(b"")
+        spoilt.append(name)
+        damaged = check_store(kept).damaged
+        assert [type(error) for error in damaged] == [StoreError] * len(spoilt)
+        assert all(any(name in str(error) for error in damaged) for name in spoilt)
