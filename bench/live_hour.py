@@ -69,6 +69,7 @@ def main() -> None:
         print(f"program: {report}; load {os.getloadavg()}", flush=True)
         _bounded(follower.pid, *([loader.pid] if loader else []))
     print(f"exit code of the follower: {follower.code}; load {os.getloadavg()}")
+    print("all the time", json.dumps(lateness(follower.timings)))
     for name, tenth in (("first tenth", _part(follower, 0)), ("last tenth", _part(follower, _TENTH - 1))):
         print(name, json.dumps(tenth))
     loaded = folder / "neo4j.json"

@@ -29,10 +29,11 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.rules.registry import of
 from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.compaction import Compaction
-from pag_graph.store.retention import removal
+from pag_graph.store.retention import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
     from pathlib import Path
 
     from pag_graph.builder.commit import Derive
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import RunState
+    from pag_graph.store.compaction import Done
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.log import TraceLog
     from pag_graph.store.retention import Keep
@@ -130,6 +132,7 @@ class Follower:
         self._rules, self._parameters = rules, parameters or RuleParameters()
         self._derive = derive
         self._compaction = Compaction(target)
+        self._retention = Retention(self._compaction)
         self._kept, self._previous = kept, kept or replaced
         self._begin = None if kept is None else saved.load(kept)
         self._run: Mapping[str, Any] | None = None if kept is None else kept.run
@@ -295,12 +298,13 @@ class Follower:
         keep
             What stays.
         exactly
-            Whether also where that is little.
+            Whether also where that is little, and before this returns. Otherwise a thread writes what is left of files,
+            and one of the next calls commits.
 
         Returns
         -------
         StoreInfo or None
-            The new state of the store; None where nothing was to go.
+            The new state of the store; None where nothing was to go, or is not ready.
 
         Raises
         ------
@@ -309,11 +313,8 @@ class Follower:
         StoreError
             If a file is damaged, or the file system refuses; nothing is removed then.
         """
-        if self._kept is None or (first := keep.first(self._kept, exactly=exactly)) is None:
+        if self._kept is None or (gone := self._retention.ready(self._kept, keep, exactly=exactly)) is None:
             return None
-        # What is being joined may go.
-        self._compaction.give_up()
-        gone = removal(self._kept, first)
         info = commit_removal(self._kept, gone)
         self._compaction.committed(info, {}, gone.swaps, anew=False)
         self._kept, self._previous, self._run = info, info, info.run
@@ -349,8 +350,13 @@ class Follower:
         self._kept, self._previous, self._run = info, info, info.run
         return info
 
+    def beside(self, work: Callable[[], Done]) -> Future[Done]:
+        """Do something that no commit needs in the thread that also joins and removes files, one after the other."""
+        return self._compaction.beside(work)
+
     def close(self) -> None:
         """End what is done beside the commits."""
+        self._retention.give_up()
         self._compaction.close()
 
     def _steps(self) -> tuple[RunPlan, Folded]:

@@ -29,6 +29,7 @@ from pag_graph.store.tail import MEMORY_BYTES, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
 
     from pag_graph.builder.commit import Derive
@@ -202,6 +203,7 @@ class Following:
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
         self._trouble: str | None = None
+        self._tidied: Future[bool] | None = None
         self._report: FollowReport | None = None
 
     @property
@@ -386,7 +388,11 @@ class Following:
         done = follower.remove(self._keep, exactly=exactly) is not None
         # The process that removed them may have been killed before their files were deleted.
         if done or (exactly and follower.store is not None and follower.store.removed is not None):
-            self._beside(partial(vacuum, self._store, forget=True))
+            if self._tidied is not None:
+                self._tidied.result()
+            self._tidied = follower.beside(partial(self._beside, partial(vacuum, self._store, forget=True)))
+        if exactly and self._tidied is not None:
+            self._tidied.result()
 
     def _beside(self, write: Callable[[], object]) -> bool:
         """Write what the store itself does without; where that fails the follower goes on, and its report says so."""

@@ -9,7 +9,7 @@ the old ones, as a change of files and not of data; until then nobody sees it.
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,11 +19,13 @@ from pag_graph.model.live_tables import ALL_TABLES
 from pag_graph.store.parts import check_parts, damaged, discard, write_part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
+
+Done = TypeVar("Done")
 
 FILES = 32
 """So many files of a class become one."""
@@ -127,6 +129,7 @@ class Compaction:
         self._parts: dict[str, dict[str, PartFile]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pag-compaction")
         self._work: Future[dict[str, Swap]] | None = None
+        self._waits = False
         self.trouble: PagGraphError | None = None
         """Why files could not be joined the last time, if so; it is tried again."""
 
@@ -171,7 +174,7 @@ class Compaction:
                 table_parts |= {part.path: part for part in swap.added}
             for path in [path for path, part in table_parts.items() if part.provisional]:
                 del table_parts[path]
-        if self._work is None:
+        if self._work is None and not self._waits:
             due_parts = {
                 table: chosen
                 for table, table_parts in self._parts.items()
@@ -190,6 +193,25 @@ class Compaction:
                 discard(self._store, table, swap.added)
             raise
         return swaps
+
+    def beside(self, work: Callable[[], Done]) -> Future[Done]:
+        """Do something else in the thread, as soon as it is free."""
+        return self._thread.submit(work)
+
+    def instead(self, work: Callable[[], Done]) -> Future[Done] | None:
+        """Do something in the thread that needs the files as they are; join none of them before `go_on`.
+
+        Returns
+        -------
+        Future or None
+            None while there is a file that no commit has taken: ask again after the next one.
+        """
+        self._waits = True
+        return None if self._work is not None else self._thread.submit(work)
+
+    def go_on(self) -> None:
+        """Join files again, from the next commit on."""
+        self._waits = False
 
     def give_up(self) -> None:
         """Wait for what is being written, and remove it: no commit takes it."""

@@ -1,16 +1,19 @@
 """What a follower keeps of a run that goes on for ever: the latest epochs, and all that their windows show.
 
 Which rows go is decided row by row. A file in which some stay is written anew, so this is done when there is a quarter
-more than is to be kept: a row is then written again a few times at most.
+more than is to be kept: a row is then written again a few times at most. A thread writes such files while the follower
+goes on; a commit then takes them.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, PagGraphError
 from pag_graph.model.units import nanoseconds
 from pag_graph.store.compaction import Swap
 from pag_graph.store.delta import Removed
@@ -18,6 +21,10 @@ from pag_graph.store.parts import check_parts, discard, write_part
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
+    from pag_graph.store.compaction import Compaction
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
 
@@ -155,17 +162,98 @@ def removal(info: StoreInfo, first: int) -> Removal:
     try:
         cuts.cut("edges", ~older | (end_ns > opens_ns), all_older & (last_end_ns <= opens_ns))
         ends = cuts.ends_of_edges()
-        in_view = pl.col("id").is_in(ends.implode()) | (pl.col("t_ns") > opens_ns)
-        without_ends = pl.lit(value=True) if ends.is_empty() else pl.col("max_id") < ends.min()
+        in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
+        # Ids say nothing of time; the epochs of those few vertices do.
+        epochs = pl.lit(ends["epoch"].sort())
+        up_to_last = epochs.search_sorted(pl.col("max_epoch"), side="right")
+        without_ends = up_to_last == epochs.search_sorted(pl.col("min_epoch"), side="left")
         cuts.cut("vertices", ~older | in_view, all_older & (pl.col("max_t_ns") <= opens_ns) & without_ends)
         for name in (TRAFFIC, "changes", "epochs"):
             if name in info.versions:
                 cuts.cut(name, ~older, all_older)
     except BaseException:
-        for name, swap in cuts.swaps.items():
-            discard(info.path, name, swap.added)
+        _withdraw(info, cuts.swaps)
         raise
     return Removal(cuts.swaps, removed)
+
+
+def _withdraw(info: StoreInfo, swaps: Mapping[str, Swap]) -> None:
+    """Delete what was written for a removal that no commit takes."""
+    for name, swap in swaps.items():
+        discard(info.path, name, swap.added)
+
+
+class _Begun(NamedTuple):
+    """A removal that is being written."""
+
+    base: StoreInfo
+    """The state that it is for."""
+    first: int
+    work: Future[Removal]
+
+    def holds(self, gone: Removal, info: StoreInfo) -> bool:
+        """Say whether a later state still has all files that are to go."""
+        return all(part.path in info.table(name).files for name, swap in gone.swaps.items() for part in swap.removed)
+
+
+class Retention:
+    """Writes removals for a store that one process commits to, beside its commits.
+
+    Parameters
+    ----------
+    compaction
+        Joins files of this store. Nothing is joined from when a removal is due until it is over, for it may go.
+    """
+
+    def __init__(self, compaction: Compaction) -> None:
+        self._compaction = compaction
+        self._begun: _Begun | None = None
+
+    def ready(self, info: StoreInfo, keep: Keep, *, exactly: bool = False) -> Removal | None:
+        """Return what the next commit is to remove: nothing while it is being written, unless `exactly`.
+
+        Parameters
+        ----------
+        info
+            The latest state of the store.
+        keep
+            What stays.
+        exactly
+            Whether to remove also a few epochs, and at once.
+
+        Raises
+        ------
+        StoreError
+            If a file is damaged, or the file system refuses.
+        """
+        if exactly:
+            self.give_up()
+            self._compaction.give_up()
+            first = keep.first(info, exactly=True)
+            return None if first is None else removal(info, first)
+        if self._begun is None:
+            if (first := keep.first(info)) is not None:
+                work = self._compaction.instead(partial(removal, info, first))
+                self._begun = None if work is None else _Begun(info, first, work)
+            return None
+        if not self._begun.work.done():
+            return None
+        begun, self._begun = self._begun, None
+        self._compaction.go_on()
+        gone = begun.work.result()
+        if begun.holds(gone, info):
+            return gone
+        _withdraw(info, gone.swaps)
+        return removal(info, begun.first)
+
+    def give_up(self) -> None:
+        """Wait for what is being written, and remove it: no commit takes it."""
+        begun, self._begun = self._begun, None
+        self._compaction.go_on()
+        if begun is not None:
+            # What could not be written has been removed.
+            with suppress(PagGraphError):
+                _withdraw(begun.base, begun.work.result().swaps)
 
 
 class _Cuts:
@@ -194,18 +282,18 @@ class _Cuts:
                     added += [new_part] if new_part else []
             self.swaps[table] = Swap(tuple(added), tuple(removed), same_rows=False)
 
-    def ends_of_edges(self) -> pl.Series:
-        """Return the vertices before the first epoch at which edges that stay begin or end."""
+    def ends_of_edges(self) -> pl.DataFrame:
+        """Return the vertices before the first epoch at which edges that stay begin or end: ``id`` and ``epoch``."""
         first = self._first
         near = (pl.col("min_epoch") < first) | (pl.col("min_src_epoch") < first)
         swap = self.swaps["edges"]
         removed = {part.path for part in swap.removed}
         stay = [part for part in self._info.parts("edges", near) if part.path not in removed]
-        vertices = [pl.Series("id", [], pl.Int64)]
+        vertices = [pl.DataFrame(schema={"id": pl.Int64, "epoch": pl.Int64})]
         for part in (*stay, *swap.added):
             rows = self._read("edges", part)
             for end, epoch in (("src", "src_epoch"), ("dst", "epoch")):
-                vertices.append(rows.filter(pl.col(epoch) < first)[end].alias("id"))
+                vertices.append(rows.filter(pl.col(epoch) < first).select(id=end, epoch=epoch))
         return pl.concat(vertices).unique()
 
     def _read(self, table: str, part: PartFile) -> pl.DataFrame:

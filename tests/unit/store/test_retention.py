@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
+from threading import Condition, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pag_graph import api
 from pag_graph.api.standing import standings
+from pag_graph.builder.commit import commit_removal
 from pag_graph.builder.follow import Follower
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.store import compaction, retention
 from pag_graph.store.check import check_store
+from pag_graph.store.compaction import Compaction
 from pag_graph.store.delta import open_store
 from pag_graph.store.delta_log import versions
 from pag_graph.store.leftovers import vacuum
-from pag_graph.store.retention import Keep
+from pag_graph.store.parts import check_parts
+from pag_graph.store.retention import Keep, Retention, removal
 from pag_graph.store.tail import Tail
 from tests.support.growing import GrowingTrace, late_reads, rounds
 
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.parts import PartFile
+    from pag_graph.store.retention import Removal
     from pag_graph.testing.traces import SmallTrace
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
@@ -73,10 +80,105 @@ def texts(found: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, found))
 
 
+def test_a_follower_commits_while_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, news, newest, seen = Follower.commit, Condition(), [0], list[bool]()
+
+    def committed(follower: Follower) -> Any:
+        info, closed = commit(follower)
+        with news:
+            newest[0] = info.versions["epochs"]
+            news.notify_all()
+        return info, closed
+
+    def written(info: StoreInfo, first: int) -> Removal:
+        if current_thread() is not main_thread():
+            with news:
+                seen.append(news.wait_for(lambda: newest[0] > info.versions["epochs"], 20))
+        return removal(info, first)
+
+    monkeypatch.setattr(Follower, "commit", committed)
+    monkeypatch.setattr(retention, "removal", written)
+    kept = follow(rounds(24), tmp_path, Keep(epochs=4), tidy=True)
+    assert len(seen) >= 3
+    assert all(seen)
+    assert len(rows(kept, "epochs")) <= 5
+    assert not check_store(kept).damaged
+
+
+def test_files_of_which_all_goes_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "FILES", 1_000)
+    growing = GrowingTrace(rounds(40), tmp_path / "trace")
+    follower, tail = Follower(tmp_path / "store"), Tail(tmp_path / "trace")
+    for epoch in range(40):
+        growing.write_until(epoch)
+        tail.look(now_ns=0)
+        log = tail.log()
+        assert log is not None
+        if follower.advance(tail.trace(), log):
+            follower.commit()
+    info = follower.store
+    assert info is not None
+    follower.close()
+    read: list[str] = []
+
+    def checked(folder: Path, parts: list[PartFile]) -> None:
+        read.extend(f"{folder.name}/{part.path}" for part in parts)
+        check_parts(folder, parts)
+
+    monkeypatch.setattr(retention, "check_parts", checked)
+    gone = removal(info, 30)
+    # A file per commit; the window of the first epoch that stays opens in one or two of them.
+    for table in ("vertices", "edges"):
+        assert len(gone.swaps[table].removed) >= 28
+        assert sum(name.startswith(table) for name in read) <= 6, table
+
+
+def test_what_was_written_for_files_that_are_gone_is_written_again(tmp_path: Path) -> None:
+    follow(rounds(24), tmp_path, Keep())
+    before, files = open_store(tmp_path / "store"), Compaction(tmp_path / "store")
+    removals = Retention(files)
+    assert removals.ready(before, Keep(epochs=4)) is None
+    now = commit_removal(before, removal(before, 12))
+    files.beside(int).result()
+    gone = removals.ready(now, Keep(epochs=4))
+    assert gone is not None
+    kept = commit_removal(now, gone)
+    files.close()
+    # The shutdown comes beside them.
+    assert len(rows(kept, "epochs")) == 5
+    assert not check_store(kept).damaged
+    # Nothing is left of what was written first.
+    vacuum(tmp_path / "store")
+    for table in ("vertices", "edges", "epochs"):
+        assert {file.name for file in (tmp_path / "store" / table).glob("*.parquet")} == set(kept.table(table).files)
+
+
+def later(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    """Let removals take so long that they are found to be written when they have been asked for so many times."""
+    ready, left = Retention.ready, [0]
+
+    def asked(self: Retention, info: StoreInfo, keep: Keep, *, exactly: bool = False) -> Removal | None:
+        begun, left[0] = self._begun, left[0] - 1
+        if begun is not None and not exactly:
+            if left[0] > 0:
+                return None
+            begun.work.result()
+        gone = ready(self, info, keep, exactly=exactly)
+        if begun is None:
+            left[0] = calls
+        return gone
+
+    monkeypatch.setattr(Retention, "ready", asked)
+
+
 @pytest.mark.parametrize(("sent", "read"), [(1, 3), (7, 10), (2, 11)])
-def test_what_stays_is_what_the_kept_windows_show(tmp_path: Path, sent: int, read: int) -> None:
+@pytest.mark.parametrize(("calls", "restart"), [(1, 5), (3, 0)])
+def test_what_stays_is_what_the_kept_windows_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int, read: int, calls: int, restart: int
+) -> None:
     trace = late_reads(12, sent=sent, read=read)
-    kept = follow(trace, tmp_path, Keep(epochs=4), restart=5, queries=QUERIES)
+    later(monkeypatch, calls)
+    kept = follow(trace, tmp_path, Keep(epochs=4), restart=restart, queries=QUERIES)
     api.build(tmp_path / "trace", tmp_path / "whole", engine="local", queries=QUERIES)
     whole = open_store(tmp_path / "whole")
     epochs = sorted(rows(whole, "epochs"), key=lambda row: row["epoch"])
