@@ -10,12 +10,10 @@ import pyarrow.parquet as pq
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.input_tables import TRACE_INPUTS
 from pag_graph.store.trace_columns import check_columns
-from pag_graph.store.trace_files import DAMAGE, unreadable
+from pag_graph.store.trace_files import DAMAGE, INPUTS, unreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-INPUTS = "inputs"
 
 
 def read_inputs(trace: Path) -> pa.Table:

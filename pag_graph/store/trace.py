@@ -7,6 +7,7 @@ A trace is a directory::
     operators.parquet     TRACE_OPERATORS
     channels.parquet      TRACE_CHANNELS
     workers.parquet       TRACE_WORKERS
+    inputs/*.parquet      TRACE_INPUTS; when input was due and done. A trace may lack it
     findings.parquet      PAG_FINDINGS; what the source's reader found odd. A trace may lack it
     checksums.json        size and CRC-32 of every other file, as it was written. A trace may lack it
 """
@@ -41,7 +42,6 @@ from pag_graph.store.event_files import EventFile, inspect, read_events
 from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import Gaps
 from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
-from pag_graph.store.inputs import INPUTS
 from pag_graph.store.meta import TraceMeta, write_meta
 from pag_graph.store.safe_files import check_folder
 from pag_graph.store.trace_columns import (
@@ -53,6 +53,7 @@ from pag_graph.store.trace_files import (
     CONVERT_AGAIN,
     EVENTS,
     FINDINGS,
+    INPUTS,
     META,
     seal_trace,
 )

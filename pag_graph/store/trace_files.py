@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 META = "meta.json"
 EVENTS = "events"
 """Folder of the files of events."""
+INPUTS = "inputs"
+"""Folder of the files that say when input was due; most traces have none."""
 NUMBERED = re.compile(r"(.*?)(\d+)\.parquet")
 """Name of a file of events that has its place in a series: the series, and its number."""
 FINDINGS = "findings.parquet"
@@ -97,9 +99,9 @@ def changed_files(root: Path) -> list[pa.Table]:
 
 def _file_names(root: Path) -> list[str]:
     """Return the files of a trace that readers look at, but for the checksums."""
-    events = (f"{EVENTS}/{file.name}" for file in (root / EVENTS).glob("*.parquet"))
+    many = (f"{folder}/{file.name}" for folder in (EVENTS, INPUTS) for file in (root / folder).glob("*.parquet"))
     small = (META, "operators.parquet", "channels.parquet", "workers.parquet", FINDINGS)
-    return sorted([*events, *(name for name in small if (root / name).is_file())])
+    return sorted([*many, *(name for name in small if (root / name).is_file())])
 
 
 def _checksum(file: Path) -> dict[str, int]:

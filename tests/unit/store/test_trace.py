@@ -23,6 +23,7 @@ from pag_graph.errors import (
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.store import trace as trace_module
+from pag_graph.store.inputs import read_inputs
 from pag_graph.store.log import TraceLog
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.order import check_events, check_trace, find_violation
@@ -472,6 +473,21 @@ def test_checksums_that_are_no_file_are_not_taken_for_absent(trace: Trace) -> No
     (trace.path / "checksums.json").mkdir()
     with pytest.raises(TraceFormatError, match=r"checksums\.json"):
         Trace.open(trace.path)
+
+
+def test_inputs_that_changed_are_found(tmp_path: Path) -> None:
+    inputs = pa.table({"worker": pa.array([0], pa.int32()), "number": [0], "due_ns": [10], "given_ns": [12]})
+    path = write(tmp_path / "trace", inputs=inputs)
+    file = path / "inputs/inputs-00000.parquet"
+    assert Trace.open(path).findings.num_rows == 0
+    content = file.read_bytes()
+    for change in (lambda: pq.write_table(read_inputs(path), file), file.unlink):
+        change()
+        (found,) = Trace.open(path).findings.to_pylist()
+        assert (found["finding"], found["file"]) == ("file_changed", "inputs/inputs-00000.parquet")
+    file.write_bytes(content)
+    (path / "inputs/inputs-00001.parquet").write_bytes(content)
+    assert Trace.open(path).findings["file"].to_pylist() == ["inputs/inputs-00001.parquet"]
 
 
 def test_a_trace_that_is_replaced_is_not_mixed_with_its_successor(tmp_path: Path) -> None:
