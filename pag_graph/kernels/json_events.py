@@ -142,7 +142,7 @@ def find_events(text: U8, first: int, table: I64) -> tuple[int, int, bool]:
 
     Notes
     -----
-    O(characters). Something else than an object is a row with `NO_OBJECT`.
+    O(characters). Something else than an object is a row with `NO_OBJECT`; an array is one, whatever it holds.
 
     Examples
     --------
@@ -167,9 +167,11 @@ def find_events(text: U8, first: int, table: I64) -> tuple[int, int, bool]:
                 return events, place, False
             place = end
         else:
-            begin = place
-            while place < last and text[place] not in (COMMA, CLOSE_LIST, OPEN):
-                place = after_string(text, place + 1) if text[place] == QUOTE else place + 1
+            begin, depth = place, 0
+            while place < last and (depth > 0 or text[place] not in (COMMA, CLOSE_LIST, OPEN)):
+                inner = text[place]
+                depth += 1 if inner in (OPEN, OPEN_LIST) else -1 if depth and inner in (CLOSE, CLOSE_LIST) else 0
+                place = after_string(text, place + 1) if inner == QUOTE else place + 1
                 if place < 0:
                     return events, begin, False
             if place == last:

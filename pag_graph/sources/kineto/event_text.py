@@ -209,9 +209,11 @@ class TextEvents:
             yield events, rows[:, [TIME, DURATION, FLAGS]]
 
     def _read_around(self) -> None:
-        """Read the members of the object around the events; a bare array has none."""
+        """Read the members of the object around the events; a bare array has none, and nothing follows it."""
         text = bytes(self._tail).strip()
         if not text.startswith(b"{"):
+            if text.partition(b"[]")[2]:
+                self.truncated = self.truncated or "the array of events ends before the file does"
             return
         try:
             # Head and tail without the events between them.

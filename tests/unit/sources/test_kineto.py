@@ -226,6 +226,9 @@ def test_a_compressed_trace_that_is_cut_keeps_its_whole_events_and_says_so(tmp_p
     [
         ('{"traceEvents": [%s, 7, "x", {"ph": "X", "ts": "a", "dur": 1}]}', 3),
         ('[%s, {"ph": "X", "ts": 1e30, "dur": 1, "name": "n"}, {"ph": "X", "ts": 1, "name": "n"}]', 2),
+        # An array inside is one event that makes no sense, and does not end those around it.
+        ('[[1, 2], ["]", [{"ph": "X", "ts": 1, "dur": 1}]], [], %s, {"ph": "X", "ts": 1}]', 4),
+        ('{"traceEvents": [[1, {"]": "["}, 2], %s, [[], []]]}', 2),
         ('[%s, {"ph": "X", "ts": 99999999999999999999, "dur": 1}, {"ph": "X", "ts": 3, "dur": -1}]', 2),
         ('[%s, {"ph": "X", "cat": "cpu_op", "name": "n", "pid": [], "tid": {}, "ts": 3, "dur": 1}]', 1),
     ],
@@ -236,6 +239,17 @@ def test_events_that_make_no_sense_are_counted(tmp_path: Path, text: str, told: 
     log = read_rank(file)
     assert [(name, count) for name, _, count in log.found] == [("event_damaged", told)]
     assert (log.t.tolist(), log.end.tolist()) == ([500], [2500])
+
+
+@pytest.mark.parametrize("rest", ["]", ", {}]", "[%s]", "}"])
+def test_what_follows_a_bare_array_is_not_read_and_said(tmp_path: Path, rest: str) -> None:
+    event, file = '{"ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 1, "ts": 0.5, "dur": 2}', tmp_path / "odd"
+    file.write_text(f"\n[{event}]{rest.replace('%s', event)}\n")
+    log = read_rank(file)
+    assert (log.t.tolist(), log.end.tolist()) == ([500], [2500])
+    assert [name for name, *_ in log.found] == ["trace_truncated"]
+    file.write_text(f"\n[{event}]\n \n")
+    assert not read_rank(file).found
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"traceEvents": []}', "nonsense", '{"traceEvents": {}}'])
