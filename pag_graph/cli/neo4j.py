@@ -147,19 +147,23 @@ def reset(
 
 
 def _show(now: ServerStatus, form: Format) -> None:
+    from pag_graph.neo4j_server.home import own_command
+
     facts = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(now).items()}
     if form is Format.JSON:
         print_json(facts)
         return
     if not now.running:
-        stdout().print("No server is running. Start it: pag neo4j start")
+        stdout().print(
+            f"No server is running. Start it: {own_command('start', now.home)}", markup=False, soft_wrap=True
+        )
         return
     answers = "answers" if now.responsive else "does not answer"
     console = stdout()
     console.print(f"Neo4j {now.version} runs (process {now.pid}) and {answers}.")
     console.print(f"  Browser: {now.http_uri}/browser/  (user {now.user}, password in {now.password_file})")
     console.print(f"  drivers: {now.bolt_uri}")
-    console.print("  stop it: pag neo4j stop")
+    console.print(f"  stop it: {own_command('stop', now.home)}", markup=False, soft_wrap=True)
 
 
 add_commands(app)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path  # noqa: TC003  (read by Typer when the command is called)
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pag_graph.cli.neo4j_reach import Home, Uri, reach
+from pag_graph.cli.neo4j_reach import Home, Uri, at_server, hints_name_server, reach
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pag_graph.cypher import Query
     from pag_graph.neo4j_server.server import ServerStatus
@@ -50,6 +51,7 @@ def runs(
     with reach(home, uri).open() as driver:
         answer = answer_query(driver, chosen, {"tag": tag})
     _print_answer(chosen, {"tag": tag} if tag else {}, answer, 50, form)
+    _print_left_out(answer, form)
 
 
 def queries(
@@ -115,15 +117,17 @@ def query(
     plan = _plan(explain=explain, profile=profile)
     chosen = find_query(name)
     values = dict(_parameters(chosen, context.args, param or []))
-    with reach(home, uri).open() as driver:
-        parameters = complete(driver, chosen, values)
-        answer = answer_query(driver, chosen, parameters, plan=plan)
-    if answer.coverage is not None:
-        answer.coverage.check()
+    with hints_name_server(home, uri):
+        with reach(home, uri).open() as driver:
+            parameters = complete(driver, chosen, values)
+            answer = answer_query(driver, chosen, parameters, plan=plan)
+        if answer.coverage is not None:
+            answer.coverage.check()
     if plan is not None and answer.plan is not None:
         _print_plan(answer.plan, form)
         return
     _print_answer(chosen, parameters, answer, top, form)
+    _print_left_out(answer, form, partial(at_server, home=home, uri=uri))
 
 
 def browser(
@@ -190,9 +194,12 @@ def _address(now: ServerStatus) -> str:
     Neo4jError
         If it does not run.
     """
+    from pag_graph.neo4j_server.home import own_command
+
     if now.http_uri is None:
         message = f"No Neo4j server runs in {now.home}."
-        raise Neo4jError(message, "Start it: `pag neo4j start`; for Browser elsewhere: `pag neo4j browser --serve`.")
+        start = own_command("start", now.home)
+        raise Neo4jError(message, f"Start it: `{start}`; for Browser elsewhere: `pag neo4j browser --serve`.")
     return now.http_uri
 
 
@@ -225,7 +232,7 @@ def _plan(*, explain: bool, profile: bool) -> Literal["explain", "profile"] | No
 
 
 def _print_answer(chosen: Query, parameters: dict[str, Any], answer: Answer, top: int, form: Format) -> None:
-    """Print the rows, and what they leave out."""
+    """Print the rows."""
     rows = [{column: _plain(row[column]) for column in answer.columns} for row in answer.rows]
     if form is Format.JSON:
         print_json(rows)
@@ -233,7 +240,6 @@ def _print_answer(chosen: Query, parameters: dict[str, Any], answer: Answer, top
         print_csv(rows, answer.columns)
     else:
         _print_table(chosen, parameters, rows, answer.columns, top)
-    _print_left_out(answer, form)
 
 
 def _print_table(
@@ -250,11 +256,11 @@ def _print_table(
         console.print(f"{len(rows) - top} more; --top shows them.", style="dim")
 
 
-def _print_left_out(answer: Answer, form: Format) -> None:
+def _print_left_out(answer: Answer, form: Format, complete_line: Callable[[str], str] = str) -> None:
     """Say what was left out, and that there may be more rows: after a table, beside what programs read."""
     console = stdout() if form is Format.TABLE else stderr()
     for line in answer.lines():
-        console.print(line)
+        console.print(complete_line(line))
     if answer.limit is not None:
         console.print(f"There may be more than these {answer.limit:,} rows; --limit says how many to return.")
 

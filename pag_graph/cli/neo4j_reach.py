@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, PagGraphError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pag_graph.sinks.neo4j.connection import Connection
 
@@ -47,6 +50,23 @@ def elsewhere(home: Path | None, uri: str | None, environment: Mapping[str, str]
         message = f"--home {home} and --uri {uri} name two servers."
         raise InvalidParameterError(message, "Give only one of them.")
     return uri if uri is not None or home is not None else environment.get("NEO4J_URI")
+
+
+def at_server(text: str, home: Path | None, uri: str | None) -> str:
+    """Add to the commands in a text that load something which server the command line has named, if it has."""
+    named = {"--home": home, "--uri": uri}
+    options = "".join(f" {option} {shlex.quote(str(value))}" for option, value in named.items() if value is not None)
+    return re.sub("`pag neo4j load [^`]*", lambda command: command[0] + options, text)
+
+
+@contextmanager
+def hints_name_server(home: Path | None, uri: str | None) -> Iterator[None]:
+    """Let hints of errors say which server to load into."""
+    try:
+        yield
+    except PagGraphError as error:
+        error.hint = error.hint and at_server(error.hint, home, uri)
+        raise
 
 
 def reach(home: Path | None, uri: str | None) -> Connection:

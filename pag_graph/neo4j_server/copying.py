@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from pag_graph.errors import Neo4jError
 from pag_graph.neo4j_server import server
-from pag_graph.neo4j_server.home import READ_ONLY, held, home_folder, importing, is_half_imported, is_read_only
+from pag_graph.neo4j_server.home import (
+    READ_ONLY,
+    held,
+    home_folder,
+    importing,
+    is_half_imported,
+    is_read_only,
+    own_command,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +56,10 @@ def copy(target: Path, home: Path | None = None, *, replace: bool = False, progr
     database = ("data", "databases", "neo4j")
     if not source.joinpath(*database).exists() or is_half_imported(source):
         message = f"The Neo4j server in {source} has no database to copy."
-        raise Neo4jError(message, "Load a run first: `pag neo4j start`, `pag neo4j load STORE`.", {"home": str(source)})
+        commands = (own_command(words, source) for words in ("start", "load STORE"))
+        raise Neo4jError(
+            message, f"Load a run first: {', '.join(f'`{each}`' for each in commands)}.", {"home": str(source)}
+        )
     if target.joinpath(*database).exists() and not (replace and is_read_only(target)):
         owner = "an earlier copy" if is_read_only(target) else "a server that is no copy"
         message = f"{target} is the home of {owner}."
@@ -56,7 +67,7 @@ def copy(target: Path, home: Path | None = None, *, replace: bool = False, progr
     for folder in (source, target):
         if server.status(folder).running:
             message = f"The Neo4j server in {folder} runs; copying needs it stopped."
-            raise Neo4jError(message, f"Stop it: `pag neo4j stop --home {folder}`.", {"home": str(folder)})
+            raise Neo4jError(message, f"Stop it: `{own_command('stop', folder)}`.", {"home": str(folder)})
     with held(target):
         (target / READ_ONLY).touch()
     # A dump that a killed call left is overwritten.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import socket
 import subprocess
 from contextlib import contextmanager
@@ -78,6 +79,12 @@ def home_folder(home: Path | None = None) -> Path:
     return data_folder() / "neo4j"
 
 
+def own_command(words: str, home: Path) -> str:
+    """Return the command that does something with the server of a home: ``pag neo4j stop --home /srv/readers``."""
+    option = "" if home == home_folder() else f" --home {shlex.quote(str(home))}"
+    return f"pag neo4j {words}{option}"
+
+
 def is_half_imported(home: Path) -> bool:
     """Tell whether an import into a home was interrupted."""
     return (home / _IMPORTING).exists()
@@ -128,8 +135,8 @@ def check_home(home: Path) -> None:
     if home_version not in {None, own_version}:
         message = f"The data in {home} was made by Neo4j {home_version}; this release runs Neo4j {own_version}."
         hint = (
-            f"Empty {home} with `pag neo4j reset`, or name another home, and load the runs again from their stores "
-            "with `pag neo4j load`; to keep the old data, use the release that made it."
+            f"Empty {home} with `{own_command('reset', home)}`, or name another home, and load the runs again from "
+            "their stores with `pag neo4j load`; to keep the old data, use the release that made it."
         )
         raise Neo4jError(message, hint, {"home": str(home), "found": home_version, "expected": own_version})
 
@@ -183,8 +190,12 @@ def set_password(home: Path, jars: Path) -> None:
     Neo4jError
         When there is data of a server, but no password.
     """
-    password = home / "password"
+    password, first_password = home / "password", home / "data" / "dbms" / "auth.ini"
     if not (home / "data" / "databases" / "system").exists():
+        if first_password.exists() and password.exists():
+            return
+        # If this is interrupted, one of the two is missing, and both are made again.
+        first_password.unlink(missing_ok=True)
         write_private(password, secrets.token_hex(24) + "\n")
         admin_tool(home, jars, ["dbms", "set-initial-password", f"@{password}"], "128m")
     elif not password.exists():

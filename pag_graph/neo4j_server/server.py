@@ -20,6 +20,7 @@ from pag_graph.neo4j_server.home import (
     home_folder,
     is_half_imported,
     is_read_only,
+    own_command,
     set_password,
     version_of,
 )
@@ -116,19 +117,44 @@ def start(
             return status(home)
         if is_half_imported(home):
             message = f"A bulk import into {home} was interrupted, so its data is incomplete."
-            import_command = "pag neo4j copy --replace" if is_read_only(home) else "pag neo4j load STORE --bulk"
-            hint = f"Repeat the import (`{import_command}`), or empty the server: `pag neo4j reset`."
+            load_command = own_command("load STORE --bulk", home)
+            import_command = f"pag neo4j copy {home} --replace" if is_read_only(home) else load_command
+            hint = f"Repeat the import (`{import_command}`), or empty the server: `{own_command('reset', home)}`."
             raise Neo4jError(message, hint, {"home": str(home)})
         bolt = free_port(bolt_port, fixed=fixed_ports, host=listen)
         http = free_port(http_port, fixed=fixed_ports, besides=bolt, host=listen)
         advertised = configure(home, bolt, http, listen)
-        jars = install(progress=progress)
-        browser.install(home, jars, advertised)
-        report("setting the password", 0, 1)
-        set_password(home, jars)
-        report("setting the password", 1, 1)
+        jars = _equip(home, advertised, report)
         _launch_with_enough(home, jars, ServerProcess(0, 0, bolt, http, listen), heap, report, timeout_s)
     return status(home)
+
+
+def prepare(home: Path | None = None, progress: Progress | None = None) -> None:
+    """Do what the first start of a server does before its process, so that it starts sooner: jars, Browser, password.
+
+    Parameters
+    ----------
+    home, progress
+        As for `start`.
+
+    Raises
+    ------
+    Neo4jError
+        When it cannot be installed, or `home` is something else.
+    """
+    home = home_folder(home)
+    with held(home):
+        _equip(home, HOST, progress or (lambda *_: None))
+
+
+def _equip(home: Path, advertised: str, report: Progress) -> Path:
+    """Bring what the process of a server needs; return the folder of the jars."""
+    jars = install(progress=report)
+    browser.install(home, jars, advertised)
+    report("setting the password", 0, 1)
+    set_password(home, jars)
+    report("setting the password", 1, 1)
+    return jars
 
 
 class _OutOfMemoryError(Exception):
@@ -242,7 +268,7 @@ def driver(server: ServerStatus) -> neo4j.Driver:
     """
     if server.bolt_uri is None:
         message = f"No Neo4j server runs in {server.home}."
-        raise Neo4jError(message, "Start it: `pag neo4j start`.", {"home": str(server.home)})
+        raise Neo4jError(message, f"Start it: `{own_command('start', server.home)}`.", {"home": str(server.home)})
     return _open(server.bolt_uri, server.password_file)
 
 
@@ -260,7 +286,7 @@ def administer(arguments: Sequence[str], home: Path | None = None, *, heap: str 
     with held(home):
         if running_in(home) is not None:
             message = f"The Neo4j server in {home} runs; its data can be administered when it is stopped."
-            raise Neo4jError(message, "Stop it: `pag neo4j stop`.", {"home": str(home)})
+            raise Neo4jError(message, f"Stop it: `{own_command('stop', home)}`.", {"home": str(home)})
         return admin_tool(home, install(), arguments, heap)
 
 

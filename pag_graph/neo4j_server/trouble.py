@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.neo4j_server.home import own_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,14 +76,15 @@ def find_trouble(home: Path, log_sizes_before: Mapping[str, int]) -> tuple[Troub
 def disk_full(home: Path, line: str) -> Neo4jError:
     """Return the error of a server that has no room left on its disk."""
     message = f"The disk of the Neo4j server in {home} is full. Its log says: {line}"
-    hint = "Free space there and start it again (`pag neo4j stop`, `pag neo4j start`). What was committed is not lost."
+    commands = " && ".join(own_command(words, home) for words in ("stop", "start"))
+    hint = f"Free space there and start it again: `{commands}`. What was committed is not lost."
     return Neo4jError(message, hint, {"home": str(home), "lacks": str(Trouble.DISK)})
 
 
 def out_of_memory(home: Path, heap: str, line: str) -> Neo4jError:
     """Return the error of a server for which no heap that this machine has is enough."""
     message = f"The Neo4j server in {home} does not come up with {heap} of memory. Its log says: {line}"
-    hint = "Give it more memory, on a machine that has it: `pag neo4j start --heap ...`."
+    hint = f"Give it more memory, on a machine that has it: `{own_command('start --heap ...', home)}`."
     return Neo4jError(message, hint, {"home": str(home), "heap": heap, "lacks": str(Trouble.MEMORY)})
 
 

@@ -143,6 +143,9 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     assert style["Event"] in svg
     assert style["WAITING"] in svg
     assert svg.count('<g class="node') >= 4
+    # How long they took is written as people read it.
+    assert re.search(r"\d\.\d+ [mu]s<", svg)
+    assert not re.search(r"\d{4,} ns<", svg)
     rest(page, pictures / "browser-waits.png")
 
     run(page, code("browser/draw_critical_path"))

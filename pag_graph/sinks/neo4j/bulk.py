@@ -9,8 +9,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -23,6 +24,7 @@ from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import load_steps, loader
 from pag_graph.sinks.neo4j.content import Content, Reader
 from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.groups import grouped, read_ahead
 from pag_graph.sinks.neo4j.model import (
     ACTIVITIES,
     CONTAINS_FINDING,
@@ -43,7 +45,7 @@ from pag_graph.sinks.neo4j.writer import Writer
 from pag_graph.store.held import scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pag_graph.builder.build import Progress
@@ -53,6 +55,7 @@ _KEY = ["src", "dst", "type"]
 _HEAP = "1g"
 """Memory for the import, and for the server then, in Java's notation."""
 
+_FROM, _TO = ":START_ID", ":END_ID"
 _BETWEEN = "\x1f"
 """What parts the members of a list: names in lists have no control characters."""
 
@@ -139,11 +142,14 @@ def load_bulk(
         raise Neo4jError(message, "Load without --bulk, or give --overwrite.", {"home": str(folder)})
     if server.status(folder).running:
         message = f"The Neo4j server in {folder} runs; an import needs it stopped."
-        raise Neo4jError(message, "Stop it: `pag neo4j stop`.", {"home": str(folder)})
+        raise Neo4jError(message, f"Stop it: `{server_home.own_command('stop', folder)}`.", {"home": str(folder)})
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder("pag-graph-import-") as scratch:
         files = ImportFiles(Reader(run, options.labels), detail, scratch)
-        files.write(options.group_edges, report)
+        with ThreadPoolExecutor(1) as pool:
+            prepared = pool.submit(server.prepare, folder, report)
+            files.write(options.group_edges, report)
+            prepared.result()
         files_s = time.monotonic() - began
         report("import", 0, 1)
         before = time.monotonic()
@@ -173,17 +179,24 @@ def _finish(started: server.ServerStatus, files: ImportFiles, options: loader.Lo
     """Write what the files do not hold, and publish."""
     run_id = files.reader.run_id
     with server.driver(started) as driver, plain_errors(f"publish run {run_id}"):
-        load_steps.prepare_schema(driver)
+
+        def write_small_parts() -> None:
+            with leases.held(driver, run_id, lanes=1) as lease:
+                writer = Writer(driver, lease)
+                load_steps.describe(writer, files.reader, options.batch_rows)
+                for content in files.contents:
+                    load_steps.begin(writer, content)
+                    writer.merge(SNAPSHOT, content.snapshots, options.batch_rows)
+                    writer.merge(CONTAINS_FINDING, content.findings, options.batch_rows)
+
+        load_steps.prepare_schema(driver, meanwhile=write_small_parts)
+        # A lease of its own: until the indexes are filled an earlier one may have run out.
         with leases.held(driver, run_id, lanes=1) as lease:
             writer = Writer(driver, lease)
-            load_steps.describe(writer, files.reader, options.batch_rows)
             values = {"run": run_id, "batch_rows": options.batch_rows}
             while writer.write(_NO_OPERATORS, values)[0]["changed"]:
                 pass
             for content in files.contents:
-                load_steps.begin(writer, content)
-                writer.merge(SNAPSHOT, content.snapshots, options.batch_rows)
-                writer.merge(CONTAINS_FINDING, content.findings, options.batch_rows)
                 load_steps.publish(writer, content)
 
 
@@ -202,12 +215,14 @@ class ImportFiles:
 
     def __init__(self, reader: Reader, detail: Detail, folder: Path) -> None:
         self.reader, self.detail, self.folder = reader, detail, folder
+        self._numbers = _Numbers()
         self.contents: list[Content] = []
         """Per group of epochs: what is few, for the driver to write."""
         self.nodes: Counter[str] = Counter()
         """Nodes in the files, by label."""
         self.relationships = 0
         self.activities = 0
+        self._events_left, self._activities_left = pl.DataFrame(), pl.DataFrame()
         self._headers: dict[tuple[str, str], Path] = {}
         self._parts: dict[tuple[str, str], list[Path]] = {}
 
@@ -215,59 +230,62 @@ class ImportFiles:
         """Write all files."""
         run = self.reader.run
         windows = run.windows()
-        edges = dict(run.epochs.select("epoch", "edges").iter_rows())
-        # Of these, a later epoch may show what an earlier one did not; all is kept until the end.
-        keep = self.detail is not Detail.FULL or run.epochs_are_islands
-        events, activities = pl.DataFrame(), pl.DataFrame()
+        has_events = self.detail.covers(Detail.CRITICAL)
+        self._numbers.give(EVENT, run.scan("vertices").filter(has_events).select("id").collect()["id"])
+        self._numbers.give(SNAPSHOT, run.epochs["epoch"])
         segments, then_links, released_links, spent = [], [], [], []
-        group: list[Any] = []
-        for place, window in enumerate(windows):
-            group.append(window)
-            last = place == len(windows) - 1
-            full = (
-                sum(edges[window_of_group.epoch] for window_of_group in group) >= group_edges or run.epochs_are_islands
-            )
-            if not (full or last):
-                continue
-            content = self.reader.read(group, self.detail)
-            progress("write files", place + 1, len(windows))
+        groups = grouped(run, windows, {}, self.detail, group_edges)
+        done = 0
+        for group, content in read_ahead(self.reader, groups):
             segments.append(content.segments)
             then_links.append(content.then)
             released_links.append(content.released)
+            spent.append(content.spent.join(content.snapshots.select("epoch", snapshot="id"), on="snapshot"))
             self._steps(content)
             self._snapshots(content)
-            spent.append(content.spent)
-            start_ns, end_ns = group[0].start_ns, group[-1].end_ns
-            new_events = content.events
-            if not keep and start_ns:
-                # Events before the group are written already.
-                new_events = new_events.filter(pl.col("t_ns") > start_ns)
-            events = pl.concat([events, new_events]).unique("id") if events.width else new_events
-            activities = _merged([activities, content.activities]) if activities.width else content.activities
-            if not (keep or last):
-                is_complete = ~(pl.col("t_ns") > end_ns)
-                self._nodes(EVENT, events.filter(is_complete))
-                events = events.filter(~is_complete)
-                finish = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns"))
-                self._activities(activities.filter(finish <= end_ns))
-                activities = activities.filter(finish > end_ns)
+            self._complete(content, is_last=group is groups[-1])
             self.contents.append(content.small())
-            group = []
-        self._nodes(EVENT, events)
-        self._activities(activities)
+            done += len(group.windows)
+            progress("write files", done, len(windows))
         # Segments are few, and later groups may show them as well.
-        self._nodes(SEGMENT, pl.concat(segments).unique("id"))
+        distinct_segments = pl.concat(segments).unique("id")
+        self._numbers.give(SEGMENT, distinct_segments["id"])
+        self._nodes(SEGMENT, distinct_segments)
         self._relationships(THEN, pl.concat(then_links).unique(["source", "target"]))
         messages = _merged(released_links)
         self._relationships(RELEASED, messages)
         self._relationships(CRITICAL, messages.filter(pl.col("critical")))
-        operators = pl.concat(spent).select("operator").unique().sort("operator")
-        self._nodes(NAMELESS, operators, identity="operator")
+        operators = pl.concat(spent).select("operator").unique()
+        self._numbers.give(NAMELESS, operators["operator"])
+        self._nodes(NAMELESS, operators, key="operator")
+        self._relationships(SPENT, pl.concat(spent), source="epoch")
+
+    def _complete(self, content: Content, *, is_last: bool) -> None:
+        """Write the events and activities that no later group shows, and keep the others."""
+        start_ns, end_ns = content.windows[0].start_ns, content.windows[-1].end_ns
+        # Of these, a later epoch may show what an earlier one did not; all is kept until the end.
+        keep = self.detail is not Detail.FULL or content.islands
+        new_events = content.events
+        if not keep and start_ns:
+            # Events before the group are written already.
+            new_events = new_events.filter(pl.col("t_ns") > start_ns)
+        events = pl.concat([self._events_left, new_events]).unique("id") if self._events_left.width else new_events
+        activities = content.activities
+        if self._activities_left.width:
+            activities = _merged([self._activities_left, activities])
+        if is_last or keep:
+            is_complete = ended = pl.lit(is_last)
+        else:
+            is_complete = ~(pl.col("t_ns") > end_ns)
+            ended = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns")) <= end_ns
+        self._nodes(EVENT, events.filter(is_complete))
+        self._activities(activities.filter(ended))
+        self._events_left, self._activities_left = events.filter(~is_complete), activities.filter(~ended)
 
     def arguments(self) -> list[str]:
         """Return the arguments of ``neo4j-admin`` that import the files."""
         arguments = ["database", "import", "full", "neo4j", "--overwrite-destination=true", "--input-type=csv"]
-        arguments += ["--id-type=integer", f"--array-delimiter={_BETWEEN}", "--normalize-types=true"]
+        arguments += ["--id-type=actual", f"--array-delimiter={_BETWEEN}", "--normalize-types=true"]
         arguments += [f"--report-file={self.folder / 'report'}"]
         for (kind, label), parts in sorted(self._parts.items()):
             files = ",".join(str(path) for path in (self._headers[kind, label], *parts))
@@ -278,28 +296,23 @@ class ImportFiles:
         if not content.steps.height:
             return
         # Places in the path of an epoch, far enough apart for every path.
-        number = pl.col("epoch") * (1 << 40) + pl.col("step")
-        steps = content.steps.with_columns(number=number)
-        self._nodes(STEP, steps, identity="number")
-        self._write(
-            ("relationships", "CONTAINS/steps"),
-            {":START_ID(Snapshot)": "epoch", ":END_ID(CriticalStep)": "number"},
-            steps,
-        )
+        steps = content.steps.with_columns(key=pl.col("epoch") * (1 << 40) + pl.col("step"))
+        self._numbers.give(STEP, steps["key"])
+        self._nodes(STEP, steps, key="key")
+        ends = {_FROM: self._numbers.of(SNAPSHOT, steps["epoch"]), _TO: self._numbers.of(STEP, steps["key"])}
+        self._write(("relationships", "CONTAINS/steps"), {}, steps, ends)
         self.relationships += steps.height
 
     def _snapshots(self, content: Content) -> None:
-        header_names = {":ID(Snapshot)": "epoch", "run:string": "run", "id:string": "id"}
-        self._write(("nodes", "Snapshot"), header_names, content.snapshots)
+        number = {":ID": self._numbers.of(SNAPSHOT, content.snapshots["epoch"])}
+        self._write(("nodes", SNAPSHOT.label), {"run:string": "run", "id:string": "id"}, content.snapshots, number)
         self.nodes[SNAPSHOT.label] += content.snapshots.height
-        number = content.snapshots.select(snapshot="id", number="epoch")
-        self._relationships(SPENT, content.spent.join(number, on="snapshot"), source="number")
 
-    def _nodes(self, table: NodeTable, rows: pl.DataFrame, identity: str = "id") -> None:
-        columns = {f":ID({table.label})": identity, "run:string": "run", **_typed(table.columns, rows)}
+    def _nodes(self, table: NodeTable, rows: pl.DataFrame, key: str = "id") -> None:
+        columns = {"run:string": "run", **_typed(table.columns, rows)}
         if table.has_lane:
             columns[":LABEL"] = "lane"
-        self._write(("nodes", table.label), columns, rows)
+        self._write(("nodes", table.label), columns, rows, {":ID": self._numbers.of(table, rows[key])})
         self.nodes[table.label] += rows.height
 
     def _activities(self, rows: pl.DataFrame) -> None:
@@ -309,26 +322,51 @@ class ImportFiles:
 
     def _relationships(self, table: RelationshipTable, rows: pl.DataFrame, source: str = "") -> None:
         ends = {
-            f":START_ID({table.source.label})": source or table.source_columns[0],
-            f":END_ID({table.target.label})": table.target_columns[0],
+            _FROM: self._numbers.of(table.source, rows[source or table.source_columns[0]]),
+            _TO: self._numbers.of(table.target, rows[table.target_columns[0]]),
         }
-        run_column = {"run:string": "run"} if table.carries_run else {}
-        self._write(("relationships", table.type), {**ends, **run_column, **_typed(table.columns, rows)}, rows)
+        columns = {**({"run:string": "run"} if table.carries_run else {}), **_typed(table.columns, rows)}
+        self._write(("relationships", table.type), columns, rows, ends)
         self.relationships += rows.height
 
-    def _write(self, file: tuple[str, str], columns: dict[str, str], rows: pl.DataFrame) -> None:
-        """Add rows to a file; `columns` are the fields of its header with the columns that they come from."""
+    def _write(
+        self, file: tuple[str, str], columns: dict[str, str], rows: pl.DataFrame, numbers: Mapping[str, pl.Series]
+    ) -> None:
+        """Add rows to a file; `columns` are the fields of its header with the columns that they come from.
+
+        `numbers` are fields with the numbers of nodes, which come first.
+        """
         if not rows.height:
             return
         parts = self._parts.setdefault(file, [])
         name = "-".join(file).replace("/", "-")
         if file not in self._headers:
             self._headers[file] = self.folder / f"{name}-header.csv"
-            self._headers[file].write_text(",".join(columns) + "\n", encoding="utf-8")
+            self._headers[file].write_text(",".join([*numbers, *columns]) + "\n", encoding="utf-8")
         parts.append(self.folder / f"{name}-{len(parts)}.csv")
         run_rows = rows.with_columns(run=pl.lit(self.reader.run_id))
         chosen = [_field(run_rows, column).alias(str(place)) for place, column in enumerate(columns.values())]
-        run_rows.select(chosen).write_csv(parts[-1], include_header=False, quote_style="necessary")
+        first = [series.alias(field) for field, series in numbers.items()]
+        run_rows.select(*first, *chosen).write_csv(parts[-1], include_header=False, quote_style="necessary")
+
+
+class _Numbers:
+    """Numbers of nodes, without gaps, which the server takes for its own: it need not find a node by its key then."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, tuple[int, pl.Series]] = {}
+        """By label: the first number, and the keys in the order of their numbers."""
+        self._next = 0
+
+    def give(self, table: NodeTable, keys: pl.Series) -> None:
+        """Give numbers to nodes of a label by their keys, all different; earlier ones of the label are forgotten."""
+        self._keys[table.label] = self._next, keys.sort()
+        self._next += keys.len()
+
+    def of(self, table: NodeTable, keys: pl.Series) -> pl.Series:
+        """Return the numbers of nodes; each key has one."""
+        first, known = self._keys[table.label]
+        return first + known.search_sorted(keys).cast(pl.Int64)
 
 
 def _typed(columns: Sequence[str], rows: pl.DataFrame) -> dict[str, str]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.neo4j_server import server
+from pag_graph.neo4j_server.home import own_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +127,7 @@ def connection_to_home(home: Path | None) -> Connection:
     status = server.status(home)
     if status.bolt_uri is None:
         message = f"No Neo4j server runs in {status.home}."
-        raise Neo4jError(message, "Start it: `pag neo4j start`.", {"home": str(status.home)})
+        raise Neo4jError(message, f"Start it: `{own_command('start', status.home)}`.", {"home": str(status.home)})
     password = status.password_file.read_text(encoding="utf-8").strip()
     return Connection(uri=status.bolt_uri, user=status.user, password=password)
 

@@ -19,7 +19,7 @@ from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.findings import findings_of
 from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, MADE, SNAPSHOT, SPENT, STEP
-from pag_graph.sinks.neo4j.segments import SegmentReader
+from pag_graph.sinks.neo4j.segments import SegmentReader, as_read
 from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches, own_commits
 from pag_graph.store.history import commits
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _EDGE_KEY = ["src", "dst", "type"]
 _NO_OPERATOR = -1
+_STEPS = ("snapshot", *STEP.columns)
 # Lists of a `Snapshot` that divide its critical path, by the column of its steps that they hold.
 _PATH_LISTS = {
     "path_types": "type",
@@ -70,12 +71,12 @@ class Content:
     spent: pl.DataFrame
     """One row per epoch, operator and type of activity: its time in the window, and on the critical path."""
     steps: pl.DataFrame
-    """Steps of the critical paths; none for details below `critical`."""
+    """Steps of the critical paths, each with its ``snapshot``; none for details below `critical`."""
     events: pl.DataFrame
     """`PAG_VERTICES` with ``operator_name``, sorted by `id`; none for details below `critical`."""
     activities: pl.DataFrame
-    """`PAG_EDGES` with ``critical``, sorted by `src` and `dst`; both ends are among the events. ``run`` is null but
-    for the types that carry it."""
+    """`PAG_EDGES` with ``title`` and ``critical``, sorted by `src` and `dst`; both ends are among the events.
+    ``run`` is null but for the types that carry it."""
     ends: pl.DataFrame
     """One row per epoch and worker: ``first`` and ``last`` event in its window; only for the detail `full`."""
 
@@ -144,7 +145,7 @@ class Reader:
             ]
         ).unique()
         snapshots = self._snapshots(parts, paths, segment_of)
-        steps = self._steps(snapshots, paths) if detail.covers(Detail.CRITICAL) else _empty(STEP.columns)
+        steps = self._steps(snapshots, paths) if detail.covers(Detail.CRITICAL) else _empty(_STEPS)
         events, activities = self._events(vertices, edges, parts, paths, detail)
         segments = self._segments.segments(segment_ids, vertices["epoch"].min(), vertices["epoch"].max())
         if detail is Detail.SUMMARY:
@@ -324,11 +325,11 @@ class Reader:
             pl.DataFrame(pl.from_arrow(path.steps))
             .select(CRITICAL_PATH.names)
             .with_columns(epoch=pl.lit(epoch, pl.Int64), snapshot=pl.lit(snapshot))
-            .select(STEP.columns)
+            .select(_STEPS)
             for path, epoch, snapshot in zip(paths, snapshots["epoch"], snapshots["id"], strict=True)
             if path is not None
         ]
-        return pl.concat(frames) if frames else _empty(STEP.columns)
+        return pl.concat(frames) if frames else _empty(_STEPS)
 
     def _findings(self, windows: Sequence[Window], snapshots: pl.DataFrame) -> pl.DataFrame:
         frames = []
@@ -351,7 +352,9 @@ class Reader:
         detail: Detail,
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         carries_run = pl.col("type").is_in([str(kind) for kind in FOUND_BY_EPOCH])
-        edges = edges.with_columns(run=pl.when(carries_run).then(pl.lit(self.run_id)))
+        edges = edges.with_columns(
+            run=pl.when(carries_run).then(pl.lit(self.run_id)), title=as_read(pl.col("duration_ns"))
+        )
         if not detail.covers(Detail.CRITICAL):
             return vertices.clear(), edges.clear()
         if detail is Detail.CRITICAL:

@@ -50,6 +50,8 @@ SCHEMA_S = 600.0
 _LOOK_S = 0.1
 _AT_ONCE = 4
 """Constraints that are made side by side: each is a wait for the server, and a pass over the nodes of its label."""
+_OF_MANY = {f"CONSTRAINT {label}_key" for label in ("event", "segment", "step")}
+"""Constraints of labels that have many nodes."""
 # The index of a constraint has its name before the constraint is there, and goes again if there shall be none.
 _SCHEMA = (
     "SHOW CONSTRAINTS YIELD name RETURN 'CONSTRAINT ' + name AS name",
@@ -65,7 +67,9 @@ _BEING_MADE = {
 """What the server answers where another client makes the same constraint or index."""
 
 
-def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
+def prepare_schema(
+    driver: neo4j.Driver, patience_s: float = SCHEMA_S, meanwhile: Callable[[], None] = lambda: None
+) -> None:
     """Make the constraints and indexes that are not there, and names known that queries use.
 
     Parameters
@@ -75,6 +79,8 @@ def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
     patience_s
         For how long to wait for what another client makes of the schema: the server goes on with it for a while even
         if that client has been killed.
+    meanwhile
+        Called when all constraints are there but those of events, segments and steps, which are filled meanwhile.
 
     Raises
     ------
@@ -88,8 +94,15 @@ def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
     # Indexes made in one transaction are filled by one pass over the nodes; each constraint makes its own pass.
     _create(driver, indexes, deadline)
     constraints = [text for text in lacking if text not in indexes]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(lambda text: _create(driver, [text], deadline), constraints))
+    of_many = [text for text in constraints if _schema_name(text) in _OF_MANY]
+    with ThreadPoolExecutor(_AT_ONCE + len(of_many)) as pool:
+        filled = [pool.submit(_create, driver, [text], deadline) for text in of_many]
+        made = [pool.submit(_create, driver, [text], deadline) for text in constraints if text not in of_many]
+        for constraint in made:
+            constraint.result()
+        meanwhile()
+        for constraint in filled:
+            constraint.result()
     if lacking:
         execute(driver, f"CALL db.awaitIndexes({SCHEMA_S:.0f})")
     for text, values in zip(

@@ -1,4 +1,4 @@
-"""Groups of epochs that are loaded together, and how a task of an engine loads one."""
+"""How a task of an engine loads a group of epochs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     from pag_graph.neo4j_server.lease import Lease
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Epochs that are loaded and published together."""
-
-    windows: tuple[Window, ...]
-    detail: Detail
+    from pag_graph.sinks.neo4j.groups import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,9 @@ All values are parameters; the text of queries is made of names of this package 
 from __future__ import annotations
 
 import time
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -29,8 +26,9 @@ from pag_graph.runtime.threads import CORES
 from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.events import EventSync
+from pag_graph.sinks.neo4j.groups import Group, grouped, read_ahead
 from pag_graph.sinks.neo4j.load_steps import begin, describe, prepare_schema, publish, write_summary
-from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Group, Task, run_task
+from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Task, run_task
 from pag_graph.sinks.neo4j.model import EPOCH, MODEL, NODES, remove_nodes
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.revisions import exchange, take_back
@@ -384,38 +382,13 @@ class _Load:
             take_back(writer, open_epoch, self.options.batch_rows)
 
     def _groups(self, windows: Sequence[Window], details: Mapping[int, Detail], group_edges: int) -> list[Group]:
-        """Put epochs together that follow each other and are loaded in the same detail, up to a number of edges."""
-        edges = dict(self.run.epochs.select("epoch", "edges").iter_rows())
-        order = {epoch: place for place, epoch in enumerate(self.run.epochs["epoch"].to_list())}
-        groups: list[Group] = []
-        room = 0
-        for window in windows:
-            epoch = window.epoch
-            assert epoch is not None  # noqa: S101  (windows of epochs have a number)
-            # An epoch that is loaded in more detail keeps it.
-            detail_there = details.get(epoch, self.options.detail)
-            detail = detail_there if detail_there.covers(self.options.detail) else self.options.detail
-            last = groups[-1].windows[-1].epoch if groups else None
-            fits = (
-                last is not None
-                and groups[-1].detail is detail
-                and order[epoch] == order[last] + 1
-                and room >= edges[epoch]
-                and not self.run.epochs_are_islands
-            )
-            if fits:
-                groups[-1] = Group(windows=(*groups[-1].windows, window), detail=detail)
-                room -= edges[epoch]
-            else:
-                groups.append(Group(windows=(window,), detail=detail))
-                room = group_edges - edges[epoch]
-        return groups
+        return grouped(self.run, windows, details, self.options.detail, group_edges)
 
     def _load_in_process(self, writer: Writer, groups: Sequence[Group], counts: Counts) -> None:
         """Load group after group with several sessions; each is published when it is complete."""
         total = sum(self._size(group) for group in groups)
         base = 0
-        for group, content in self._read_ahead(groups):
+        for group, content in read_ahead(self.reader, groups):
             # The size of a group is an estimate until it is read.
             total += content.rows - self._size(group)
 
@@ -432,16 +405,6 @@ class _Load:
             counts.add(content)
             base += content.rows
             self.progress(_label(content), base, total)
-
-    def _read_ahead(self, groups: Sequence[Group]) -> Iterator[tuple[Group, Content]]:
-        """Read the content of group after group, the next one while this one is written."""
-        with ThreadPoolExecutor(1) as pool:
-            contents = deque(pool.submit(self.reader.read, group.windows, group.detail) for group in groups[:1])
-            for group, following in zip_longest(groups, groups[1:]):
-                content = contents.popleft().result()
-                if following is not None:
-                    contents.append(pool.submit(self.reader.read, following.windows, following.detail))
-                yield group, content
 
     def _load_in_tasks(
         self, writer: Writer, groups: Sequence[Group], engine: Engine, connection: Connection, counts: Counts

@@ -108,12 +108,12 @@ ACTIVITIES = {
         target=EVENT,
         source_columns=("src",),
         target_columns=("dst",),
-        columns=(*_names_without(PAG_EDGES.names, "src", "dst", "type"), "critical"),
+        columns=(*_names_without(PAG_EDGES.names, "src", "dst", "type"), "title", "critical"),
         carries_run=kind in FOUND_BY_EPOCH,
     )
     for kind in ActivityType
 }
-"""Per type of edge: the relationships between events."""
+"""Per type of edge: the relationships between events; ``title`` is what Neo4j Browser writes on one."""
 SEGMENT = NodeTable(
     label="Segment",
     key=("id",),
@@ -164,7 +164,7 @@ SNAPSHOT = NodeTable(
         *("path_types", "path_operators", "path_workers", "path_to_workers", "path_counts", "path_times_ns"),
     ),
 )
-STEP = NodeTable(label="CriticalStep", key=("epoch", "step"), columns=("epoch", "snapshot", *CRITICAL_PATH.names))
+STEP = NodeTable(label="CriticalStep", key=("epoch", "step"), columns=("epoch", *CRITICAL_PATH.names))
 CONTAINS_STEP = RelationshipTable(
     type="CONTAINS",
     source=SNAPSHOT,
@@ -245,7 +245,7 @@ RELATIONSHIPS = (
 )
 """Tables of relationships that a load fills, and those of answers."""
 
-MODEL = 3
+MODEL = 4
 """Version of all this, a property of each epoch: what an earlier one has left is loaded again. Without it, it is 1."""
 
 TYPES = (

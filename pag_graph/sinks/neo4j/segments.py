@@ -215,5 +215,15 @@ class SegmentReader:
 
 def _titled(subject: pl.Expr, ns: str | pl.Expr) -> pl.Expr:
     """Write what is drawn, with its duration."""
-    took = (pl.col(ns) if isinstance(ns, str) else ns).map_elements(duration, return_dtype=pl.String)
-    return pl.format("{} {}", subject, took)
+    return pl.format("{} {}", subject, as_read(pl.col(ns) if isinstance(ns, str) else ns))
+
+
+def as_read(ns: pl.Expr) -> pl.Expr:
+    """Write durations as people read them."""
+    return ns.map_batches(_as_read, return_dtype=pl.String)
+
+
+def _as_read(ns: pl.Series) -> pl.Series:
+    # Each of them once: those of many activities are the same.
+    different = ns.drop_nulls().unique()
+    return ns.replace_strict(different, [duration(value) for value in different], default=None, return_dtype=pl.String)

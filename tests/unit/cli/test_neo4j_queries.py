@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pag_graph.cli.neo4j_reach import elsewhere
+from pag_graph.cli.neo4j_reach import at_server, elsewhere, hints_name_server
 from pag_graph.cypher import queries_for_people
+from pag_graph.errors import PagGraphError
+from pag_graph.neo4j_server.home import home_folder, own_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +73,29 @@ def test_no_server_is_said_in_plain_words(run_pag: Command, tmp_path: Path) -> N
     for words in (["query", "held_up_by"], ["browser"]):
         code, _, error = run_pag("neo4j", *words, "--home", tmp_path / "none")
         assert code == 6
-        assert "pag neo4j start" in error
+        assert f"`pag neo4j start --home {tmp_path / 'none'}`" in " ".join(error.split())
+
+
+def test_hints_name_the_server_that_was_named(tmp_path: Path) -> None:
+    """Or whoever follows one starts, empties or loads another server."""
+    home = tmp_path / "two words"
+    assert own_command("stop", home_folder()) == "pag neo4j stop"
+    assert own_command("stop", home) == f"pag neo4j stop --home '{home}'"
+    line = "Looked at epoch 4; left out epoch 5 (not loaded). Load the rest: `pag neo4j load /run.pag --epoch 5`."
+    assert at_server(line, None, None) == line
+    assert at_server(line, home, None).endswith(f"`pag neo4j load /run.pag --epoch 5 --home '{home}'`.")
+    with pytest.raises(PagGraphError) as caught, hints_name_server(None, ELSEWHERE):
+        raise PagGraphError(line, line)
+    assert str(caught.value.hint).endswith(f"`pag neo4j load /run.pag --epoch 5 --uri {ELSEWHERE}`.")
+
+
+@pytest.mark.parametrize("words", [["status"], ["copy", "target"], ["browser"]])
+def test_a_home_of_ones_own_is_in_what_is_said_to_do_next(
+    run_pag: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, said, error = run_pag("neo4j", *words, "--home", tmp_path / "none")
+    assert f"pag neo4j start --home {tmp_path / 'none'}" in " ".join((said + error).split())
 
 
 def test_saved_queries_are_written(run_pag: Command, tmp_path: Path) -> None:

@@ -454,6 +454,36 @@ def test_lost_password_is_noticed(tmp_path: Path) -> None:
         server_home.set_password(tmp_path, tmp_path)
 
 
+def test_a_password_is_set_once_and_again_where_that_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    password, hashed = tmp_path / "password", tmp_path / "data" / "dbms" / "auth.ini"
+    hashed.parent.mkdir(parents=True)
+    set_passwords: list[str] = []
+
+    def admin_tool(*_: object) -> str:
+        set_passwords.append(password.read_text())
+        hashed.write_text(set_passwords[-1])
+        return ""
+
+    monkeypatch.setattr(server_home, "admin_tool", admin_tool)
+    server_home.set_password(tmp_path, tmp_path)
+    server_home.set_password(tmp_path, tmp_path)
+    assert set_passwords == [password.read_text()]
+
+    def interrupted(*_: object) -> str:
+        raise InterruptedError
+
+    password.unlink()
+    monkeypatch.setattr(server_home, "admin_tool", interrupted)
+    with pytest.raises(InterruptedError):
+        server_home.set_password(tmp_path, tmp_path)
+    monkeypatch.setattr(server_home, "admin_tool", admin_tool)
+    server_home.set_password(tmp_path, tmp_path)
+    assert len(set(set_passwords)) == 2
+    assert set_passwords[-1] == password.read_text() == hashed.read_text()
+
+
 def test_reset_removes_the_servers_files_and_nothing_else(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert not server.reset(home)

@@ -16,6 +16,7 @@ from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query, queries_for_people
 from pag_graph.model import tables
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
+from pag_graph.model.units import duration
 from pag_graph.sinks.neo4j import model
 from pag_graph.sinks.neo4j.bulk import ImportFiles
 from pag_graph.sinks.neo4j.content import Content, Reader
@@ -50,8 +51,8 @@ def whole(runs: dict[str, Run]) -> dict[str, Content]:
 def test_properties_are_the_tables_columns() -> None:
     assert set(model.EVENT.columns) == {*tables.PAG_VERTICES.names, "operator_name"}
     for table in model.ACTIVITIES.values():
-        # The type is the relationship's own; criticality is not stored but computed.
-        assert set(table.all_columns) == set(tables.PAG_EDGES.names) - {"type"} | {"critical"}
+        # The type is the relationship's own; criticality and title are not stored but computed.
+        assert set(table.all_columns) == set(tables.PAG_EDGES.names) - {"type"} | {"critical", "title"}
     assert set(model.WORKER.columns) == {*tables.TRACE_WORKERS.names, *model.LOG}
     assert set(model.OPERATOR.columns) == set(tables.TRACE_OPERATORS.names)
     assert set(model.FEEDS.all_columns) == set(tables.TRACE_CHANNELS.names)
@@ -68,7 +69,7 @@ def test_properties_are_the_tables_columns() -> None:
         "row",
     }
     assert set(model.FINDING.columns) == {"id", *tables.PAG_FINDINGS.names, *of_alerts}
-    assert set(model.STEP.columns) == {"epoch", "snapshot", *tables.CRITICAL_PATH.names}
+    assert set(model.STEP.columns) == {"epoch", *tables.CRITICAL_PATH.names}
     begun = load_query("load/begin_epochs").params.keys()
     assert begun - {"run", "highest_epoch", "end_segment"} == set(tables.PAG_EPOCHS.names)
     assert {f"{kind}_ns" for kind in LOCAL_TYPES} - {"waiting_ns"} <= set(model.SEGMENT.columns)
@@ -129,7 +130,8 @@ def test_all_epochs_together_are_the_store(whole: dict[str, Content], runs: dict
     names = dict(run.operators.select("operator", "name").iter_rows())
     assert content.events["operator_name"].to_list() == [names.get(each) for each in content.events["operator"]]
     edges = run.scan("edges").sort("src", "dst").collect()
-    assert content.activities.drop("critical", "run").equals(edges.select(tables.PAG_EDGES.names))
+    assert content.activities.drop("critical", "run", "title").equals(edges.select(tables.PAG_EDGES.names))
+    assert content.activities["title"].to_list() == [duration(each) for each in edges["duration_ns"]]
     indexed = content.activities["type"].is_in([str(kind) for kind in model.FOUND_BY_EPOCH])
     assert content.activities["run"].is_not_null().equals(indexed, check_names=False)
 
@@ -285,6 +287,11 @@ def test_import_files_hold_every_row_once(
     assert len(written["nodes", "Snapshot"]) == expected.snapshots.height
     assert len(written.get(("nodes", "Event"), [])) == expected.events.height
     assert len(written.get(("nodes", "CriticalStep"), [])) == expected.steps.height
+    # The server takes numbers of nodes as they are: each is of one node, and leads to one.
+    numbers = [row.split(",", 1)[0] for (kind, _), rows in written.items() if kind == "nodes" for row in rows]
+    assert sorted(map(int, numbers)) == sorted(set(map(int, numbers)))
+    ends = [row.split(",", 2)[:2] for (kind, _), rows in written.items() if kind == "relationships" for row in rows]
+    assert {number for pair in ends for number in pair} <= set(numbers)
     for kind, table in model.ACTIVITIES.items():
         rows = expected.activities.filter(pl.col("type") == str(kind))
         lines = written.get(("relationships", table.type), [])
