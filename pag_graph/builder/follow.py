@@ -350,6 +350,12 @@ class Follower:
         self._kept, self._previous, self._run = info, info, info.run
         return info
 
+    @property
+    def unjoined(self) -> str | None:
+        """Why small files of the store could not become large ones the last time, if so; it is tried again."""
+        trouble = self._compaction.trouble
+        return None if trouble is None else trouble.message
+
     def beside(self, work: Callable[[], Done]) -> Future[Done]:
         """Do something that no commit needs in the thread that also joins and removes files, one after the other."""
         return self._compaction.beside(work)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 NOT_COMPLETE = 10
 """Exit code where following ended before the source did; what was decided is committed."""
 _TELL_EVERY_S = 10.0
+_UNJOINED = "Small files of the store were not joined, which is tried again after the next commit"
 
 
 _Until = Annotated[
@@ -200,6 +201,8 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
     if result.trouble is not None:
         message = f"Not all could be noted beside the store, so pag timings and pag ongoing lack it: {result.trouble}"
         stderr().print(message, style="yellow")
+    if result.unjoined is not None:
+        stderr().print(f"{_UNJOINED}: {result.unjoined}", style="yellow", markup=False)
     if form is Format.JSON:
         print_json(facts)
     else:
@@ -238,12 +241,12 @@ def stopping() -> Iterator[Event]:
 def _telling(*, quiet: bool) -> Iterator[tuple[Callable[[Progress], None] | None, _Units]]:
     """Say on standard error how far it is: all the time to a terminal, now and then to a file."""
     console = stderr()
-    slow: set[str] = set()
+    said: set[str] = set()
 
     def name(units: list[dict[str, Any]]) -> None:
         for unit in units:
-            if unit.get("slow") and unit["name"] not in slow:
-                slow.add(unit["name"])
+            if unit.get("slow") and unit["name"] not in said:
+                said.add(unit["name"])
                 console.print(slow_batch(unit), style="yellow", markup=False)
 
     if quiet:
@@ -261,6 +264,9 @@ def _telling(*, quiet: bool) -> Iterator[tuple[Callable[[Progress], None] | None
             if now.ongoing is not None and now.ongoing.holder is not None:
                 line += f"; epoch {now.ongoing.epoch} waits for worker {now.ongoing.holder.worker}"
                 line += f" ({now.ongoing.holder.why.replace('_', ' ')})"
+            if now.unjoined is not None and _UNJOINED not in said:
+                said.add(_UNJOINED)
+                console.print(f"{_UNJOINED}: {now.unjoined}", style="yellow", markup=False)
             if console.is_terminal:
                 status.update(line)
             elif time.monotonic() - told >= _TELL_EVERY_S:

@@ -102,6 +102,8 @@ class Progress(NamedTuple):
     commits: int
     ongoing: Ongoing | None
     """What the run is doing; None before anything is known of it."""
+    unjoined: str | None = None
+    """As of `FollowReport`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,8 @@ class FollowReport:
     """Epochs of which `pag timings` does not know, because its file could not be written."""
     trouble: str | None = None
     """What could not be written beside the store, if anything."""
+    unjoined: str | None = None
+    """Why small files of the store could not become large ones the last time, if so: it only has more of them."""
 
 
 class Following:
@@ -358,6 +362,7 @@ class Following:
             removed=removed.epochs if removed else 0,
             untimed=len(self._untimed),
             trouble=self._trouble,
+            unjoined=follower.unjoined,
         )
 
     def _commit(self, follower: Follower, tail: Tail) -> Committed:
@@ -433,4 +438,5 @@ class Following:
 
     def _say(self, follower: Follower, tail: Tail) -> None:
         if self._tell is not None:
-            self._tell(Progress(tail.rows, follower.decided, follower.closed, self._commits, follower.ongoing))
+            known = follower.ongoing, follower.unjoined
+            self._tell(Progress(tail.rows, follower.decided, follower.closed, self._commits, *known))

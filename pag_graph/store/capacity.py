@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import PagGraphError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 try:
     import resource
@@ -82,3 +89,26 @@ def lacking(needed: int) -> str | None:
     if free is None or needed <= free:
         return None
     return f"about {needed / GIB:.1f} GiB of memory, and {free / GIB:.1f} are free"
+
+
+@contextmanager
+def enough_memory(what: str) -> Iterator[None]:
+    """Say of something that it takes more memory than there is, if memory runs out.
+
+    Parameters
+    ----------
+    what
+        The subject of a sentence.
+
+    Raises
+    ------
+    StoreError
+        Instead of `MemoryError`, and of an error of this package that came of one.
+    """  # noqa: DOC501  (what passes as it is, is taken for raised here)
+    try:
+        yield
+    except (MemoryError, PagGraphError) as error:
+        if not isinstance(error, MemoryError) and not isinstance(error.__cause__, MemoryError):
+            raise
+        message = f"{what} takes more memory than there is."
+        raise StoreError(message, "Give the process more memory.") from error

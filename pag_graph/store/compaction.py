@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from pag_graph.errors import PagGraphError, StoreError
 from pag_graph.model.live_tables import ALL_TABLES
+from pag_graph.store.capacity import enough_memory
 from pag_graph.store.parts import check_parts, damaged, discard, write_part
 
 if TYPE_CHECKING:
@@ -98,8 +99,13 @@ def join(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
     Raises
     ------
     StoreError
-        If one is damaged, or the file system refuses.
-    """  # noqa: DOC501  (the constructor of an error is taken for one)
+        If one is damaged, the file system refuses, or there is not enough memory.
+    """
+    with enough_memory(f"To join {len(parts)} files of {store / table}"):
+        return _joined(store, table, parts)
+
+
+def _joined(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
     folder = store / table
     check_parts(folder, parts)
     try:

@@ -30,6 +30,7 @@ import pyarrow as pa
 from pag_graph.errors import StoreConflictError, StoreError, TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.runtime.locks import Lock, lock
+from pag_graph.store.capacity import enough_memory
 from pag_graph.store.description import read_description
 from pag_graph.store.durable import to_disk
 from pag_graph.store.event_files import inspect, open_events, read_events, read_groups
@@ -43,7 +44,7 @@ from pag_graph.store.trace_columns import conform
 from pag_graph.store.trace_files import EVENTS, FINDINGS, META
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 RECEIVED = "received"
@@ -205,8 +206,10 @@ class Spool:
         ------
         TraceFormatError
             If it is damaged or contradicts itself, or events are missing before it that are not known to be lost.
+        StoreError
+            If the file system refuses, or there is not enough memory now.
         """
-        with self._mutex, refusals(self.root, "The spool", StoreError):
+        with self._mutex, refusals(self.root, "The spool", StoreError), enough_memory(f"A portion of worker {worker}"):
             lane = self._lane(process, worker)
             if self._parts[process].known is None:
                 message = f"Events of worker {worker} came before the description of the trace."
@@ -221,21 +224,32 @@ class Spool:
                     return repeated
                 self._check_gaps(self._parts[process], worker, lane, seq[repeated:])
                 rows = len(seq) - repeated
-                is_joined = lane.joins(rows)
-                place = self._place(worker, lane.next_file - is_joined)
-                if is_joined or repeated:
-                    tables = [*(self._groups(place) if is_joined else ()), table.slice(repeated)]
-                    write_row_groups(hidden, [conform(table, TRACE_EVENTS, where=str(hidden)) for table in tables])
+                place = self._written_to(hidden, worker, lane, table.slice(repeated), whole=not repeated)
                 os.utime(hidden, ns=(published_ns, published_ns))
                 to_disk(hidden)
                 hidden.replace(place)
                 to_disk(place.parent)
             finally:
                 hidden.unlink(missing_ok=True)
-            lane.count(rows, joined=is_joined)
+            lane.count(rows, joined=place != self._place(worker, lane.next_file))
             lane.next_seq = int(seq[-1]) + 1
             lane.step_over()
             return repeated
+
+    def _written_to(self, hidden: Path, worker: int, lane: Lane, table: pa.Table, *, whole: bool) -> Path:
+        """Make a file of events what it is to be, and return its place: that of the last file, if it joins that.
+
+        `whole` says that the file holds these events alone. Without the memory to join files there is one more of them.
+        """
+        if lane.joins(table.num_rows):
+            place = self._place(worker, lane.next_file - 1)
+            with suppress(StoreError), enough_memory(f"A portion of worker {worker}"):
+                _write_events(hidden, [*self._groups(place), table])
+                return place
+            whole = False
+        if not whole:
+            _write_events(hidden, [table])
+        return self._place(worker, lane.next_file)
 
     def lose(self, process: int, worker: int, stretches: Iterable[tuple[int, int]]) -> None:
         """Take note that a program could not keep events of a worker: first and last number of each stretch.
@@ -468,3 +482,8 @@ def _write(place: Path, content: bytes) -> None:
     hidden = place.with_name(f"{place.name}.tmp")
     hidden.write_bytes(content)
     hidden.replace(place)
+
+
+def _write_events(hidden: Path, tables: Sequence[pa.Table]) -> None:
+    """Write a file of events, a row group for each table at least."""
+    write_row_groups(hidden, [conform(table, TRACE_EVENTS, where=str(hidden)) for table in tables])

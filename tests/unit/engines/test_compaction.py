@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import polars as pl
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -34,6 +35,7 @@ from tests.support.standing_sums import check_sums
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pag_graph.engines.following import Progress
     from pag_graph.graph.following import Committed
 
 QUERIES = ("critical-path", "metrics", "totals", "invariants")
@@ -159,6 +161,18 @@ def test_rows_are_written_four_times_at_most_and_files_stay_few(rows: int) -> No
     assert most <= 4 * FILES
 
 
+def nothing_left(store: Path) -> None:
+    """See that no file is there that no commit has named."""
+    for name in ("edges", "epochs"):
+        logged = {
+            orjson.loads(line)["add"]["path"]
+            for file in (store / name / "_delta_log").glob("*.json")
+            for line in file.read_bytes().splitlines()
+            if b'"add"' in line[:8]
+        }
+        assert {path.name for path in (store / name).glob("*.parquet")} == logged
+
+
 @pytest.mark.usefixtures("few")
 def test_what_cannot_be_joined_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     growing, store = GrowingTrace(rounds(9), tmp_path / "trace"), tmp_path / "store"
@@ -176,15 +190,38 @@ def test_what_cannot_be_joined_is_tried_again(tmp_path: Path, monkeypatch: pytes
     api.build(growing.path, tmp_path / "once", engine="local")
     assert differences(committed(store), committed(tmp_path / "once")) == ""
     assert len(open_store(store).parts("edges")) < 8
-    # Nothing is left of what was not committed.
-    for name in ("edges", "epochs"):
-        logged = {
-            orjson.loads(line)["add"]["path"]
-            for file in (store / name / "_delta_log").glob("*.json")
-            for line in file.read_bytes().splitlines()
-            if b'"add"' in line[:8]
-        }
-        assert {path.name for path in (store / name).glob("*.parquet")} == logged
+    nothing_left(store)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError])
+@pytest.mark.parametrize("step", ["write_part", "pq.read_table"])
+def test_a_follower_goes_on_without_the_memory_to_join_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: type[MemoryError]
+) -> None:
+    growing, store = GrowingTrace(rounds(9), tmp_path / "trace"), tmp_path / "store"
+    owner = compaction if step == "write_part" else compaction.pq
+    work, refusals = getattr(owner, step.rpartition(".")[2]), [False, True, True]
+
+    def sometimes(*arguments: object, **options: object) -> object:
+        if refusals and refusals.pop(0):
+            raise error
+        return work(*arguments, **options)
+
+    monkeypatch.setattr(owner, step.rpartition(".")[2], sometimes)
+    told: list[Progress] = []
+    following = Following(
+        growing.path, store, commit_every_s=0, stop=Rounds(growing, range(9), finish=True), tell=told.append
+    )
+    report = following.run()
+    assert not refusals
+    assert (report.complete, report.unjoined) == (True, None)
+    said = {now.unjoined for now in told}
+    assert None in said
+    assert any(text is not None and "more memory than there is" in text for text in said)
+    assert len(open_store(store).parts("edges")) < 8
+    assert check_store(open_store(store)).damaged == []
+    nothing_left(store)
 
 
 KILLED = """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -73,6 +74,51 @@ def hand_over(source: Trace, root: Path, folder: Path, workers: tuple[int, ...] 
     for worker in workers:
         spool.end(0, worker, last_of(source, worker), finished=True)
     spool.close()
+
+
+@pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError])
+@pytest.mark.parametrize("step", ["read_groups", "write_row_groups"])
+def test_without_the_memory_to_join_files_there_are_more_of_them(
+    tmp_path: Path, source: Trace, monkeypatch: pytest.MonkeyPatch, step: str, error: type[MemoryError]
+) -> None:
+    hand_over(source, tmp_path / "joined", tmp_path)
+    work, refusals = getattr(spooling, step), [True]
+
+    def sometimes(*arguments: Any, **options: Any) -> Any:
+        if refusals and refusals.pop():
+            if error is MemoryError:
+                raise error
+            # As where such a file is read.
+            message = "There is not enough memory."
+            raise TraceFormatError(message) from error()
+        return work(*arguments, **options)
+
+    monkeypatch.setattr(spooling, step, sometimes)
+    hand_over(source, tmp_path / "spool", tmp_path)
+    assert not refusals
+    trace, joined = Trace.open(tmp_path / "spool"), Trace.open(tmp_path / "joined")
+    assert trace.events().equals(source.events())
+    assert len(trace.files) == len(joined.files) + 1
+    assert not list((tmp_path / "spool/events").glob("*.incoming"))
+
+
+def test_a_portion_for_which_memory_lacks_may_come_again(
+    tmp_path: Path, source: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_arguments: Any, **_options: Any) -> NoReturn:
+        raise MemoryError
+
+    spool = Spool(tmp_path / "spool")
+    spool.join(source.meta.trace_id, 0, 1, (0, 1))
+    spool.describe(0, described(source))
+    portion = part(source, tmp_path, 0, slice(8))
+    with monkeypatch.context() as without:
+        without.setattr(spooling, "read_events", never)
+        with pytest.raises(StoreError, match="more memory than there is"):
+            spool.add(0, 0, portion.first, 1, portion.content)
+    assert spool.add(0, 0, portion.first, 1, portion.content) == 0
+    spool.close()
+    assert Trace.open(tmp_path / "spool").rows == 8
 
 
 def test_two_processes_make_one_trace(tmp_path: Path, source: Trace) -> None:
