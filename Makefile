@@ -13,7 +13,7 @@ PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --di
 # Tests start hundreds of processes that import the package, which is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test prove adapter adapter-prove adapter-package check format lock surfaces house rooms bench clean setup
+.PHONY: demo quick test tests prove kernels adapter adapter-compile adapter-prove adapter-package check format lock surfaces house rooms bench clean setup
 
 demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
@@ -21,9 +21,16 @@ demo: setup ## see it all once, in the terminal and in Neo4j
 quick: setup ## what needs no Java, with few examples: under a minute
 	PAG_QUICK=1 $(PYTEST) tests/unit/kernels tests/unit/rules tests/unit/store tests/unit/motif tests/unit/builder tests/unit/graph tests/unit/runtime tests/meta/test_repository.py $(ARGS)
 
+# What needs one core runs beside what needs another; the adapter is compiled while servers are waited for.
 test: setup ## everything, the real Neo4j and Spark included, with seeded subsets
-	$(MAKE) --no-print-directory --jobs=2 check adapter
+	$(MAKE) --no-print-directory --jobs=2 check kernels
+	$(MAKE) --no-print-directory --jobs=2 adapter tests
+
+tests: setup
 	PAG_SAMPLE=$(SEED) $(PYTEST) --randomly-seed=$(SEED) $(ARGS)
+
+kernels: setup ## compile what commands call, before two test processes compile the same
+	$(BIN)/python -m tests.support.compiled_kernels
 
 prove: check adapter-prove ## the same with full counts: kills, fuzzing, thousands of examples
 	PAG_PROVE=1 $(PYTEST) $(ARGS)
@@ -34,10 +41,11 @@ check: setup ## formatting, lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-adapter: ## checks and tests of the Rust adapter, where cargo is
+adapter-compile: CARGO_TEST = --no-run
+adapter-compile adapter: ## checks and tests of the Rust adapter, where cargo is; or only what they compile
 	@if ! command -v cargo >/dev/null; then echo "cargo is not on the path: the Rust adapter is left out"; \
 	elif ! (cd adapters && cargo fetch --quiet); then echo "its crates cannot be had here: the Rust adapter is left out"; \
-	else cd adapters && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet; fi
+	else cd adapters && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet $(CARGO_TEST); fi
 
 adapter-prove: export PAG_PROVE = 1
 adapter-prove: adapter

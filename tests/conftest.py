@@ -45,7 +45,7 @@ PROVE = os.environ.get("PAG_PROVE") == "1"
 
 # What is started is dear: a process that has Neo4j or Spark keeps it for all tests that need it.
 _SHARED = ("neo4j", "spark")
-_LONG_FIRST = ("integration", "properties", "attack")
+_LONG_FIRST = ("integration", "properties", "attack", "meta")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -173,7 +173,6 @@ def operators_of(plan: Mapping[str, Any]) -> set[str]:
     return {plan["operatorType"], *(each for child in plan.get("children", ()) for each in operators_of(child))}
 
 
-@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize("name", ["runs/runs", "runs/worst_epochs", "runs/operator_trend"])
 def test_questions_about_all_runs_touch_little(
     bundled_driver: neo4j.Driver, bundled_runs: dict[str, Run], name: str

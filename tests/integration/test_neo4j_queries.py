@@ -576,7 +576,6 @@ def sensible(query: Any, run: Run) -> dict[str, Any]:
     }
 
 
-@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize("name", sorted(QUERIES.keys() - TWINS - ACROSS))
 def test_queries_start_at_an_index(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
     query, run = QUERIES[name], runs["bfs"]
@@ -599,7 +598,6 @@ def accesses(plan: Mapping[str, Any]) -> int:
     return int(plan.get("args", {}).get("DbHits", 0)) + sum(accesses(child) for child in plan.get("children", ()))
 
 
-@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize("name", sorted(QUERIES.keys() - ACROSS))
 def test_queries_touch_little_beside_what_they_look_at(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
     """Late in a run, where a walk that forgets the window's start goes back through all that came before."""
@@ -620,7 +618,6 @@ def test_queries_touch_little_beside_what_they_look_at(driver: neo4j.Driver, run
     assert accesses(answer.plan) <= ACCESSES * (rows + run.epochs.height + run.operators.height)
 
 
-@pytest.mark.usefixtures("fresh_plans")
 @pytest.mark.parametrize(
     "name", ["provenance/led_to", "provenance/delayed", "provenance/input_round", "patterns/cone_of_influence"]
 )

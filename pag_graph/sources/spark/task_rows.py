@@ -106,7 +106,7 @@ class TaskRows:
         self.texts: dict[str, dict[str, int]] = {name: {} for name in TEXTS}
         """Texts with their numbers."""
         self._rows = bytearray()
-        self._parts: list[pl.DataFrame] = []
+        self._parts: list[dict[str, pl.Series]] = []
 
     def code(self, column: str, value: Any) -> int:
         """Return the number of a text in a column, a new one for a new text; what is no text becomes one."""
@@ -176,13 +176,15 @@ class TaskRows:
         self._rows = bytearray()
         if rows.size:
             # Columns of Polars: what it frees goes back to the system, unlike the many small pieces of NumPy.
-            self._parts.append(pl.DataFrame([pl.Series(name, rows[name]).shrink_dtype() for name in _NAMES]))
+            self._parts.append({name: pl.Series(name, rows[name]).shrink_dtype() for name in _NAMES})
 
     def _column(self, name: str) -> pl.Series:
         """Return a column of all tasks, in the order of the log; a narrow one in the widest type of its parts."""
-        one_column = pl.concat((frame.select(name) for frame in self._parts), how="vertical_relaxed", rechunk=True)
-        self._parts = [frame.drop(name) for frame in self._parts]
-        return one_column[name] if name in _NARROW else one_column[name].cast(_TYPES[name])
+        parts = [part.pop(name) for part in self._parts]
+        column, *more = parts
+        if more:
+            column = pl.concat((part.to_frame() for part in parts), how="vertical_relaxed", rechunk=True)[name]
+        return column if name in _NARROW else column.cast(_TYPES[name])
 
     def table(self) -> pl.DataFrame:
         """Return one row per task attempt, by launch time; what was taken in is gone afterwards.
