@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
@@ -146,6 +147,20 @@ def make_parameters(name: str, known: typing.Sequence[Parameter], values: Mappin
             message = f"{name} needs the parameter {parameter.name!r}: {parameter.help}"
             raise InvalidParameterError(message)
     return {argument: by_name[argument].convert(value) for argument, value in values.items()}
+
+
+def value_of(text: str) -> Any:
+    """Return what a text means as a value: JSON, or else itself.
+
+    Examples
+    --------
+    >>> value_of("true"), value_of("50000"), value_of("waiting")
+    (True, 50000, 'waiting')
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:

@@ -6,6 +6,7 @@ of the changes that the store has of them. So a commit costs what is new, howeve
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import polars as pl
 from pag_graph.analyses import find_analysis
 from pag_graph.analyses.definition import RunAnalysis, Standing, answered_schema
 from pag_graph.analyses.degrees import DEGREES
+from pag_graph.analyses.motifs import MOTIF
 from pag_graph.analyses.rounds import ROUNDS
 from pag_graph.analyses.runner import over, with_epochs
 from pag_graph.analyses.totals import TOTALS
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
 
 NEVER = -(2**63)
 """No epoch comes before it."""
+_WORD = re.compile(r"(?:'[^']*'|[^:])*")
+"""Text up to a colon that does not stand in single quotes."""
 _PLACE = ("epoch", "src_epoch", "start_ns", "duration_ns")
 _EPOCHS = ("epochs", ("epoch",))
 _SMALL = ("operators", "channels", "workers")
-_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS, TOTALS, DEGREES)}
+_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS, TOTALS, DEGREES, MOTIF)}
 """Analyses that only standing queries ask for."""
 ANSWERS: dict[str, pl.DataType | type[pl.DataType]] = {"epoch": pl.Int64, "row": pl.String}
 """An answer as changes have it."""
@@ -67,7 +71,7 @@ class Query:
         >>> Query.parse("k-hops:k=3").id
         'k-hops:k=3'
         """
-        name, *pairs = text.split(":")
+        name, *pairs = _words(text)
         split = [pair.partition("=") for pair in pairs]
         if any(not key or not equals for key, equals, _ in split):
             message = f"The query {text!r} is not of the form NAME:parameter=value:..."
@@ -97,6 +101,10 @@ class Query:
         """Columns of a row of its answer."""
         if self.standing is Standing.LINEAR:
             return self.analysis.schema
+        if self.standing is Standing.JOIN:
+            analysis: Any = self.analysis
+            asked: pa.Schema = analysis.schema_of(self.parameters)
+            return asked
         return answered_schema(self.analysis.schema)
 
     @property
@@ -115,11 +123,22 @@ class Query:
 
     def over(self, run: Run, last: int) -> pa.Table:
         """Return the full answer over the epochs up to one, made anew; what its changes add up to."""
-        if self.standing is Standing.LINEAR:
+        if self.standing in {Standing.LINEAR, Standing.JOIN}:
             analysis: Any = self.analysis
-            of_none: pa.Table = analysis.over(run, last, self.parameters)
-            return of_none
+            answer: pa.Table = analysis.over(run, last, self.parameters)
+            return answer
         return over(self.analysis, run, last, self.parameters)
+
+
+def _words(text: str) -> list[str]:
+    """Split a text at its colons, but for those in single quotes, which filters put around texts."""
+    words, position = [], 0
+    while position <= len(text):
+        match = _WORD.match(text, position)
+        assert match is not None  # noqa: S101  (it may be empty)
+        words.append(match[0])
+        position = match.end() + 1
+    return words
 
 
 def encoded(table: pa.Table, epoch: int | None = None) -> pl.DataFrame:
@@ -214,7 +233,7 @@ class Delta:
 
     def _redone(self) -> set[int]:
         """Return the epochs whose windows are others, or all where names are."""
-        redone = {epoch for epoch in self.redrawn if epoch <= self.before}
+        redone = self.redrawn_before
         return redone | set(self._answered_epochs["epoch"]) if self.renamed else redone
 
     @cached_property
@@ -250,8 +269,21 @@ class Delta:
             redone |= set(answered_epochs[hit].tolist())
         return sorted(redone)
 
+    @cached_property
+    def rewritten(self) -> list[int]:
+        """Epochs that were answered before, and that an edge carries that came or went, or whose window is another."""
+        carried = self.edges["epoch"].unique()
+        return sorted({*carried.filter(carried <= self.before).to_list(), *self.redrawn_before})
+
+    @property
+    def redrawn_before(self) -> set[int]:
+        """Epochs that were answered before, and whose windows came or went."""
+        return {epoch for epoch in self.redrawn if epoch <= self.before}
+
     def revised(self, kind: Standing) -> list[int]:
         """Return the epochs that were answered before and may have another answer to a query of a kind."""
+        if kind is Standing.JOIN:
+            return self.rewritten
         if kind is Standing.ORDERED:
             sent = self.edges["src_epoch"].unique()
             return sorted({*self.labelled, *sent.filter(sent <= self.before).to_list()})

@@ -336,7 +336,6 @@ class Outputs:
         InvalidParameterError
             If there is no such epoch, column or parameter.
         """
-        from pag_graph.motif.patterns import PATTERNS
         from pag_graph.motif.polars_query import MotifQuery
         from pag_graph.motif.query import ask
         from pag_graph.motif.shape import PAG_SHAPE
@@ -345,11 +344,7 @@ class Outputs:
         if limit is not None and limit < 1:
             message = f"limit is {limit}, and must be at least 1."
             raise InvalidParameterError(message)
-        known_pattern = PATTERNS.get(pattern)
-        wheres = [text for text in (known_pattern.where if known_pattern else None, where) if text]
-        values = known_pattern.values(parameters) if known_pattern else dict(parameters or {})
-        text = known_pattern.motif if known_pattern else pattern
-        question = ask(text, wheres, PAG_SHAPE, columns=columns, parameters=values, distinct=distinct)
+        question = ask(pattern, where, PAG_SHAPE, columns=columns, parameters=parameters, distinct=distinct)
         if spark is None:
             return MotifQuery(question=question, graph=graph_of_run(self.run, epochs), limit=limit)
         from pag_graph.engines.motif import SparkMotifQuery

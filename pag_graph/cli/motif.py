@@ -37,9 +37,6 @@ MOST_HOPS = 8
 """As in `pag_graph.motif.paths`, which would load Polars for a line of help; a test compares."""
 _SHOWN_ROWS = 20
 _SHOWN_PATHS = 10
-_OF_VERTEX = ("id", "worker", "t_ns", "kind")
-_OF_EDGE = ("type", "start_ns", "duration_ns")
-"""What a table for people shows of the elements of a motif without a name."""
 
 
 class Through(StrEnum):
@@ -271,14 +268,9 @@ def _note_same_edges(edge_groups: Sequence[Sequence[str]]) -> None:
 
 
 def _named(pattern: str) -> Pattern | None:
-    """Return the pattern of a name; None where it is no name but a motif."""
-    from pag_graph.motif.patterns import PATTERNS
+    from pag_graph.motif.patterns import find_pattern
 
-    known_pattern = PATTERNS.get(pattern)
-    if known_pattern is None and re.fullmatch(r"\w+", pattern):
-        message = f"There is no pattern {pattern!r}; there are {', '.join(PATTERNS)}."
-        raise InvalidParameterError(message, "A motif of one vertex is written with parentheses: '(a)'.")
-    return known_pattern
+    return find_pattern(pattern)
 
 
 def _print_plan(query: Any, form: Format, *, analyse: bool) -> None:
@@ -308,10 +300,12 @@ def _fields(known_pattern: Pattern | None, chosen: list[str] | None) -> dict[str
 
 
 def _readable(table: pa.Table, *, full: bool) -> dict[str, str]:
+    from pag_graph.motif.shape import OF_EDGE, OF_VERTEX
+
     fields: dict[str, str] = {}
     for column in table.schema:
         names = [child.name for child in column.type]
-        shown_names = _OF_EDGE if "src" in names else _OF_VERTEX
+        shown_names = OF_EDGE if "src" in names else OF_VERTEX
         fields |= {f"{column.name}.{name}": f"{column.name}.{name}" for name in names if full or name in shown_names}
     return fields
 

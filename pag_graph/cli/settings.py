@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from pag_graph.analyses.parameters import value_of
 from pag_graph.errors import InvalidParameterError
 
 
@@ -35,10 +35,7 @@ def setting(text: str) -> tuple[str, Any]:
     if not (separator and name):
         message = f"--set {text!r} is not of the form NAME=VALUE."
         raise InvalidParameterError(message)
-    try:
-        return name.replace("-", "_"), json.loads(value)
-    except json.JSONDecodeError:
-        return name.replace("-", "_"), value
+    return name.replace("-", "_"), value_of(value)
 
 
 def scalar_setting(text: str) -> tuple[str, Any]:

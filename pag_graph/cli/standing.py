@@ -28,7 +28,12 @@ class FailOn(StrEnum):
 
 QueryOption = Annotated[
     list[str] | None,
-    typer.Option("--query", metavar="NAME[:k=v]", help="A standing query to keep from now on; may be repeated."),
+    typer.Option(
+        "--query",
+        metavar="NAME[:k=v]",
+        help="A standing query to keep from now on, such as k-hops:k=3 or motif:pattern=late_sender:last=20;"
+        " may be repeated.",
+    ),
 ]
 AlertsOption = Annotated[
     Path | None,

@@ -154,8 +154,16 @@ class Standings:
             remembered = memory.filter(pl.col("part") == FROM)["epoch"].to_list()
             commit.follow(Delta.between(base, run, before, answered, remembered), queries_before)
         commit.follow(Delta.whole(run, answered), added)
-        queries = [query.id for query in (*queries_before, *added)]
-        content = {"queries": queries, "rules": [rule.entry for rule in (*rules, *new_rules)], "answered": answered}
+        queries = [*queries_before, *added]
+        content = {
+            "queries": [query.id for query in queries],
+            "rules": [rule.entry for rule in (*rules, *new_rules)],
+            "answered": answered,
+            # They read the edges of so many epochs when a process begins.
+            "last": max(
+                (query.parameters.last or 0 for query in queries if query.standing is Standing.JOIN), default=0
+            ),
+        }
         return Live(parts={"changes": written_changes.flush(), **commit.of_alerts()}, content=content, base=base)
 
 
@@ -189,6 +197,8 @@ class _Answer(NamedTuple):
     """`ANSWERS`, with how often each row was there (``diff``)."""
     remembered: pl.DataFrame | None = None
     """What the query remembers, rows of `STANDING`; None of one that remembers nothing."""
+    changes: pl.DataFrame | None = None
+    """What is to be written; None where that is how the two differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +224,8 @@ class _Commit:
                 tasks.append(partial(self._resumed_answers, delta, query))
             if query.standing is Standing.LINEAR:
                 tasks.append(partial(self._added, delta, query))
+            if query.standing is Standing.JOIN:
+                tasks.append(partial(self._joined, delta, query))
         if of_windows:
             tasks.append(partial(self._of_windows, delta, of_windows))
         if delta.before > NEVER:
@@ -271,13 +283,42 @@ class _Commit:
         memory = rows[1].select(owner=pl.lit(query.id), part=pl.lit("sum"), epoch="epoch", key=pl.lit(""), value="row")
         yield _Answer(query, (), rows[1], rows[0].with_columns(diff=pl.lit(1, pl.Int64)), memory)
 
+    def _joined(self, delta: Delta, query: Query) -> Iterator[_Answer]:
+        """Answer a query whose rows are found together: those that came or went with epochs."""
+        analysis: Any = query.analysis
+        if delta.rewritten or delta.answered < delta.before:
+            yield self._joined_anew(delta, query)
+            return
+        watched = any(watch.query == query for watch in self.watches)
+        warm, net = self.warm.setdefault(query.id, {}), _NO_CHANGES
+        for step in analysis.steps(delta, query.parameters, warm, each=watched):
+            rows = encoded(step.rows.select(query.schema.names).to_arrow().cast(query.schema))
+            # In which order matches are found is chance.
+            changes = rows.with_columns(step.rows["diff"]).sort("epoch", "row")
+            if watched and (step.new or step.revised):
+                known = [history(self.base, query, step.revised), net.filter(pl.col("epoch").is_in(step.revised))]
+                before = summed(pl.concat([part.select(changes.columns) for part in known]))
+                now = summed(pl.concat([before, changes]))
+                yield _Answer(query, sorted({*step.revised, *step.new}), now, before, changes=_NO_CHANGES)
+            net = summed(pl.concat([net, changes]))
+        yield _Answer(query, changes=net.sort("epoch", "row"))
+
+    def _joined_anew(self, delta: Delta, query: Query) -> _Answer:
+        """Answer such a query where epochs are others that were answered before: rows need not follow from changes."""
+        self.warm.pop(query.id, None)
+        now = encoded(query.over(delta.state.whole, delta.answered)).sort("epoch", "row")
+        before = history(self.base, query, range(NEVER, max(delta.before, delta.answered) + 1))
+        epochs = sorted({epoch for epoch in (*delta.rewritten, *delta.new) if epoch <= delta.answered})
+        return _Answer(query, epochs, now, before)
+
     def _write_answers(self, answers_made: Iterable[_Answer]) -> None:
         """Write what changed, and let rules look at it."""
-        for query, epochs, now, before, remembered in answers_made:
+        for query, epochs, now, before, remembered, changes in answers_made:
             if remembered is not None:
                 self.remembered.append(remembered)
             signed = [before.with_columns(diff=-pl.col("diff")), now.with_columns(diff=pl.lit(1, pl.Int64))]
-            self.written.add(query.id, summed(pl.concat([part.select("epoch", "row", "diff") for part in signed])))
+            difference = pl.concat([part.select("epoch", "row", "diff") for part in signed])
+            self.written.add(query.id, summed(difference) if changes is None else changes)
             for watch in self.watches:
                 if watch.query == query and epochs:
                     watch.look(epochs, now, before)

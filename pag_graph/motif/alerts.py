@@ -1,7 +1,8 @@
 """Alert rules: which rows of a standing query are bad news, and about what.
 
 A rule names a query, says with a filter of the motif language which of its rows match (``row.observed > ms(5)``), and
-which columns name the subject. An alert is a rule and a subject; it opens with the first epoch in which a row about the
+which columns name the subject. Columns of a motif that belong to its elements are written as in its own filter
+(``m.duration_ns > ms(5)``). An alert is a rule and a subject; it opens with the first epoch in which a row about the
 subject matches, and is resolved when none did for some answered epochs, or when the rows that did are gone.
 """
 
@@ -17,6 +18,7 @@ import polars as pl
 
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import Severity
+from pag_graph.motif.conditions import Column, replace_columns
 from pag_graph.motif.filters import check, parse_filter
 from pag_graph.motif.polars_conditions import of_row
 
@@ -99,9 +101,15 @@ class Rule:
                 f"{missing[0]!r}, a subject of the alert rule {self.name!r}, is no column of {self.query}: {columns}."
             )
             raise InvalidParameterError(message)
+        types: dict[str, dict[str, pa.DataType]] = {_ELEMENT: {}}
+        for column in schema:
+            # Of a motif a column is one of an element: `z.worker`.
+            element, dot, name = column.name.partition(".")
+            of_element = types.setdefault(element, {}) if dot else types[_ELEMENT]
+            of_element[name if dot else column.name] = column.type
         node = parse_filter(self.where)
-        check(node, self.where, {_ELEMENT: {column.name: column.type for column in schema}})
-        return of_row(node, schema)
+        check(node, self.where, types)
+        return of_row(replace_columns(node, lambda column: _as_in(schema, column)), schema)
 
     def matching(self, rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
         """Return the rows that match, each with its ``subject`` as JSON.
@@ -121,6 +129,12 @@ class Rule:
         """Return the id of an alert of this rule."""
         text = json.dumps([run_id, self.name, subject, first_epoch])
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _as_in(schema: pa.Schema, column: Column) -> Column:
+    """Return a column of an element as rows have it: with the element in its name, unless that is the row itself."""
+    name = f"{column.element}.{column.name}"
+    return Column(_ELEMENT, name if name in schema.names else column.name)
 
 
 def read_rules(file: Path) -> list[Rule]:

@@ -6,6 +6,7 @@ and takes the pattern's parameters beside ``run``, ``first_epoch`` and ``last_ep
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -258,3 +259,17 @@ _ALL = (
 
 PATTERNS: Mapping[str, Pattern] = MappingProxyType({pattern.name: pattern for pattern in _ALL})
 """All named patterns, by name."""
+
+
+def find_pattern(text: str) -> Pattern | None:
+    """Return the pattern of a name; None of a text that is no name, but a motif.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is a name that no pattern has.
+    """
+    if text not in PATTERNS and re.fullmatch(r"\w+", text):
+        message = f"There is no pattern {text!r}; there are {', '.join(PATTERNS)}."
+        raise InvalidParameterError(message, "A motif of one vertex is written with parentheses: '(a)'.")
+    return PATTERNS.get(text)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pag_graph.errors import InvalidParameterError
 from pag_graph.motif.conditions import Binary, Column, Node
 from pag_graph.motif.filters import check, parameters_of, parse_filter
+from pag_graph.motif.patterns import find_pattern
 from pag_graph.motif.plan import Counts, Plan, Scan, chosen_fields
 from pag_graph.motif.planner import make_plan
 from pag_graph.motif.syntax import Motif, parse_motif
@@ -46,14 +47,17 @@ def ask(
 
     Parameters
     ----------
-    pattern, where
-        See `pag_graph.motif.syntax` and `pag_graph.motif.filters`. Of several filters all must hold.
+    pattern
+        A motif (see `pag_graph.motif.syntax`), or the name of a pattern (`pag_graph.motif.patterns`), which brings a
+        filter of its own.
+    where
+        See `pag_graph.motif.filters`. Of several filters all must hold.
     shape
         Of the graph.
     columns
         See `pag_graph.motif.plan.chosen_fields`.
     parameters
-        Values of the filter's parameters.
+        Values of the filter's parameters; those of a pattern that are absent have its defaults.
     distinct
         Whether no two named edges may be the same edge.
 
@@ -65,8 +69,16 @@ def ask(
     Raises
     ------
     InvalidParameterError
-        If `distinct` is asked for, and nothing tells the graph's edges apart; or no filter uses a parameter.
+        If `distinct` is asked for, and nothing tells the graph's edges apart; if there is no pattern of this name; or
+        if nothing has such a parameter.
     """
+    texts = [where] if isinstance(where, str) else list(where or [])
+    if (known_pattern := find_pattern(pattern)) is not None:
+        pattern, texts, parameters = (
+            known_pattern.motif,
+            [known_pattern.where, *texts],
+            known_pattern.values(parameters),
+        )
     motif = parse_motif(pattern)
     edges = motif.edges
     types = {
@@ -75,7 +87,7 @@ def ask(
     }
     condition: Node | None = None
     used: set[str] = set()
-    for text in [where] if isinstance(where, str) else where or []:
+    for text in texts:
         if not text.strip():
             continue
         node = parse_filter(text, parameters)

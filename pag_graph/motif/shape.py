@@ -37,6 +37,10 @@ class Shape:
     """Columns of a vertex that can be read off an edge that ends there."""
 
 
+OF_VERTEX, OF_EDGE = ("id", "worker", "t_ns", "kind"), ("type", "start_ns", "duration_ns")
+"""Columns that people are shown of elements, where they do not say which they want."""
+
+
 def _worker(end: str) -> Derivation:
     return lambda edge: Binary(">>", Column(edge, end), Literal(POSITION_BITS))
 

@@ -83,6 +83,35 @@ def epochs_around(run: Run, epochs: Sequence[int]) -> tuple[int, int]:
     return min(epochs_seen), max(epochs_seen)
 
 
+def ends_of(run: Run, edges: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return the vertices at which edges begin and end.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    edges
+        Edges of it, with both ends and their epochs.
+    columns
+        Columns of vertices.
+
+    Returns
+    -------
+    DataFrame
+        One row per vertex. Only files that can hold vertices of their epochs are read, however old the run is.
+    """
+    ids = pl.concat([edges["src"].alias("id"), edges["dst"].alias("id")]).unique().sort()
+    epochs = pl.concat([edges["src_epoch"].alias("epoch"), edges["epoch"]]).unique().sort()
+    if ids.is_empty():
+        return run.scan("vertices").select(columns).head(0).collect()
+    # A message that was sent long ago must not have all files since then read.
+    stretches = epochs.to_frame().with_columns(gap=(pl.col("epoch").diff() > 1).fill_null(value=True).cum_sum())
+    bounds = stretches.group_by("gap").agg(low=pl.col("epoch").min(), high=pl.col("epoch").max()).sort("low")
+    near = pl.any_horizontal(epochs_between(low, high) for _, low, high in bounds.iter_rows())
+    rows = run.scan("vertices", near).filter(pl.col("epoch").is_in(epochs.implode()), pl.col("id").is_in(ids.implode()))
+    return rows.select(columns).collect()
+
+
 def graph_of_run(run: Run, epochs: Sequence[int] | None = None) -> Graph:
     """Return a run's graph, or the part of it that some epochs make.
 

@@ -91,10 +91,10 @@ class Keep(NamedTuple):
             return None
         rows = info.scan("epochs").filter(pl.col("epoch") <= int(info.run["last_answered_epoch"])).sort("epoch")
         epochs = rows.select("epoch", "end_ns").collect()
-        if self.epochs is not None:
-            kept_epochs = epochs.tail(self.epochs)
-        else:
-            kept_epochs = epochs.filter(pl.col("end_ns") >= pl.col("end_ns").last() - self.span_ns)
+        recent = 0
+        if self.span_ns is not None:
+            recent = epochs.filter(pl.col("end_ns") >= pl.col("end_ns").last() - self.span_ns).height
+        kept_epochs = epochs.tail(max(recent, self._least(info)))
         return (
             int(kept_epochs["epoch"][0])
             if kept_epochs.height < epochs.height or (kept_epochs.height and _late(info))
@@ -103,14 +103,21 @@ class Keep(NamedTuple):
 
     def _exceeded(self, info: StoreInfo) -> bool:
         """Say, by what is known of files, whether a store may hold so much more that it is worth while."""
+        least = self._least(info)
+        rows = sum(part.rows for part in info.table("epochs").files.values())
+        if rows < least + max(least // _SLACK, 1):
+            return False
         if self.epochs is not None:
-            rows = sum(part.rows for part in info.table("epochs").files.values())
-            return rows >= self.epochs + max(self.epochs // _SLACK, 1)
+            return True
         bounds, span_ns = info.bounds("epochs"), self.span_ns or 0
         if not bounds.height:
             return False
         span_held: Any = bounds.select(pl.col("max_end_ns").max() - pl.col("min_end_ns").min()).item()
         return int(span_held) > span_ns + span_ns // _SLACK
+
+    def _least(self, info: StoreInfo) -> int:
+        """Return how many epochs stay in any case: standing queries look back that far."""
+        return max(self.epochs or 0, int((info.live or {}).get("last", 0)))
 
 
 def _late(info: StoreInfo) -> bool:

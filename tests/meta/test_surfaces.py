@@ -60,6 +60,7 @@ MODULES = {
         "rounds",
         "totals",
         "degrees",
+        "motifs",
         "invariants_resumed",
         "operator_choice",
     }

@@ -65,6 +65,8 @@ def test_what_cannot_be_is_told(tmp_path: Path, pag: Callable[..., tuple[int, st
         ("nothing", 2, "There is no analysis"),
         ("metrics:x", 2, "not of the form"),
         ("k-hops:q=3", 2, "has no parameter"),
+        ("motif:pattern=late_sender", 8, "needs last"),
+        ("motif:pattern=(a)-[e->(b):last=3", 2, "brackets end with ']'"),
     ):
         found = pag("build", trace, tmp_path / "store", "--engine", "local", "--query", query)
         assert found[0] == code

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -35,6 +34,7 @@ from tests.support.growing import GrowingTrace, rounds
 from tests.support.skewed_rounds import portions as portions_of
 from tests.support.skewed_rounds import skewed_rounds
 from tests.support.standing_sums import check_sums
+from tests.support.steps import Steps, portions_of_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,26 +46,12 @@ PROVE = os.environ.get("PAG_PROVE") == "1"
 OF_EPOCHS = ("critical-path", "k-hops:k=2", "slack", "blame", "skew", "stragglers", "imbalance", "participation")
 OTHERS = ("profile", "matrix", "traffic", "waits", "rounds", "metrics", "totals", "degrees:last=2")
 LIMITS = "invariants:at-least=1:over=2:least-ns=0:tolerance=0:deviations=0.5:progress-max-ns=8:message-max-ns=5"
-QUERIES = (*OF_EPOCHS, *OTHERS, "invariants", LIMITS)
-
-
-def until(trace: SmallTrace, rows: list[int]) -> SmallTrace:
-    """Return the first rows of each worker: what of a log that goes on is there."""
-    return replace(
-        trace, complete=False, events=tuple(log[:count] for log, count in zip(trace.events, rows, strict=True))
-    )
-
-
-@st.composite
-def portions(draw_: st.DrawFn, trace: SmallTrace) -> list[SmallTrace]:
-    """Draw how a log grows: no worker's part of it gets shorter, and some are behind."""
-    steps = draw_(st.integers(1, 4))
-    shares = [sorted(draw_(st.lists(st.integers(0, 100), min_size=steps, max_size=steps))) for _ in trace.events]
-    parts = [
-        until(trace, [len(log) * share[step] // 100 for log, share in zip(trace.events, shares, strict=True)])
-        for step in range(steps)
-    ]
-    return [*(part for part in parts if part.rows), trace]
+MOTIFS = (
+    "motif:pattern=late_sender:last=3",
+    "motif:pattern=(a)-[e]->(b)-[f]->(c):where=e.duration_ns >= f.duration_ns and f.type != 'waiting':last=2",
+    "motif:pattern=(a)-[e]->(b); !(b)-[]->():distinct=true:last=2",
+)
+QUERIES = (*OF_EPOCHS, *OTHERS, *MOTIFS, "invariants", LIMITS)
 
 
 # Each example is several builds: to look for a smaller one takes minutes.
@@ -82,7 +68,7 @@ def portions(draw_: st.DrawFn, trace: SmallTrace) -> list[SmallTrace]:
 def test_changes_of_random_logs_add_up(
     tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, data: st.DataObject, slice_events: int
 ) -> None:
-    parts = data.draw(portions(replace(trace, complete=True)))
+    parts = data.draw(portions_of_log(replace(trace, complete=True)))
     late = data.draw(st.sets(st.sampled_from(QUERIES), max_size=3))
     place = tmp_path_factory.mktemp("portions")
     asked = tuple(query for query in QUERIES if query not in late)
@@ -141,23 +127,6 @@ def test_a_delayed_read_takes_an_answer_back(tmp_path: Path) -> None:
     assert back.select("diff", "messages").rows() == [(-1, 1), (1, 2)]
     # The epoch that the message carries is that of its reader.
     assert 1 not in pag_graph.changes(tmp_path / "store", "metrics", since=0)["epoch"].to_pylist()
-
-
-class Steps(Event):
-    """Does the next step whenever a follower has looked, and then asks it to stop."""
-
-    def __init__(self, *steps: Callable[[], object]) -> None:
-        super().__init__()
-        self._steps = list(steps)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Do the next step."""
-        del timeout
-        if self._steps:
-            self._steps.pop(0)()
-        else:
-            self.set()
-        return self.is_set()
 
 
 def test_a_follower_keeps_queries_from_start_to_start(tmp_path: Path) -> None:
