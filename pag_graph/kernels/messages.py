@@ -17,6 +17,8 @@ I32 = NDArray[np.int32]
 
 EVERYONE = -1
 """Receiver of a progress message, which goes to all workers."""
+NOBODY = -2
+"""Receiver of a data message of which the log does not say where it goes."""
 
 
 _LINE_BITS = 4

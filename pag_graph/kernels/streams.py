@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pag_graph.kernels import NEVER
 from pag_graph.kernels.activations import I8, I64, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
 from pag_graph.kernels.compiling import kernel
-from pag_graph.kernels.messages import EVERYONE
+from pag_graph.kernels.messages import EVERYONE, NOBODY
 from pag_graph.model.ids import POSITION_BITS
 
 I32 = NDArray[np.int32]
@@ -211,7 +211,9 @@ def _find_streams(ends: Ends, worker: int, stream_of_send: I32, own_streams: _Be
     count = 0
     for send in range(rows.shape[0]):
         row = rows[send]
-        receiver = peer[row] if kind[row] == SEND else EVERYONE
+        receiver = EVERYONE
+        if kind[row] == SEND:
+            receiver = peer[row] if peer[row] >= 0 else NOBODY
         slot = _slot(channel[row], worker, receiver, streams, table)
         if table[slot] < 0:
             if count == streams.shape[0]:

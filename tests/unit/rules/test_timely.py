@@ -523,6 +523,9 @@ def test_progress_goes_to_every_other_worker(build: Build) -> None:
         # One of three workers, the sender among them, read it.
         (("0 psend 3 | 1 precv 3<0 | 9 end", "0 end", "0 end"), ("send_without_receive", 0, 0, 2)),
         (("0 send 3>1 | 9 end", "0 end | 1 recv 3<0 | 2 recv 3<0"), ("receive_without_send", 1, 2, None)),
+        # Data that goes nobody knows where is not for everyone.
+        (("0 send 3> | 9 end", "0 end | 1 precv 3<0"), ("send_without_receive", 0, 0, 1)),
+        (("0 send 3> | 9 end", "0 end | 1 precv 3<0"), ("receive_without_send", 1, 1, None)),
         # The number, the channel and the receiver must fit.
         (("0 send 3>1 #1 | 9 end", "0 end | 1 recv 3<0 #0"), ("receive_without_send", 1, 1, None)),
         (("0 send 4>1 | 9 end", "0 end | 1 recv 3<0"), ("receive_without_send", 1, 1, None)),
