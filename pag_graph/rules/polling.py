@@ -61,9 +61,7 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
     """
     logged = _logged(rows, role, innermost)
     steps = polling.steps(logged, pause_ns)
-    started = rows.kind == act.START
-    operators = int(rows.operator[started].max(initial=-1)) + 1
-    own_causes = polling.own_causes(logged, steps, operators)
+    own_causes = polling.own_causes(*_numbered(logged, steps))
     arrived, is_arrival_known = arrivals(rows, processes)
     looked = _looked(rows, steps)
     arrived = np.where(is_arrival_known & (arrived != NEVER), np.maximum(arrived, looked), arrived)
@@ -115,6 +113,18 @@ def _logged(rows: PolledRows | WorkerRows, role: I8, innermost: I32) -> polling.
     # A scope does not count as work, but what it sends itself is no polling.
     by_itself |= (kind == act.SEND) & (innermost >= 0) & (role[innermost.clip(0)] == act.SCOPE)
     return polling.LoggedRows(kind, rows.t, rows.operator, role, innermost, by_itself, rows.gaps)
+
+
+def _numbered(logged: polling.LoggedRows, steps: polling.Steps) -> tuple[polling.LoggedRows, polling.Steps, int]:
+    """Give the operators that start numbers from 0: a log may leave them out, or have any.
+
+    Returns what `own_causes` takes.
+    """
+    started = logged.kind == act.START
+    numbers, place = np.unique(logged.operator[started], return_inverse=True)
+    operator = np.zeros(len(logged.kind), np.int64)
+    operator[started] = place
+    return logged._replace(operator=operator), steps, len(numbers)
 
 
 def _looked(rows: WorkerRows, steps: polling.Steps) -> I64:

@@ -168,3 +168,15 @@ def test_what_the_log_says_is_not_inferred(tmp_path: Path) -> None:
         ("no_idle_logged", 0),
         ("no_idle_logged", 1),
     ]
+
+
+@pytest.mark.parametrize("one", ["", " 2147483648", " 2305843009213693952"])
+@pytest.mark.parametrize("other", ["", " 0", " 7"])
+def test_operators_may_have_no_number_or_any(tmp_path: Path, one: str, other: str) -> None:
+    trace = draw(
+        f"0 start{one} | 1 stop{one} | 2 push 0 | 3 start{other} | 4 stop{other} | 5 precv 9<1 | 6 start{one}"
+        f" | 6 recv 3<1 | 7 stop{one} | 8 start{other} | 30 recv 3<1 #1 | 31 stop{other} | 50 end",
+        "0 start 9 | 2 send 3>0 | 3 psend 9 | 20 send 3>0 #1 | 50 end",
+        idle_logged=False,
+    )
+    assert differences(assembled(trace, tmp_path), build_reference(trace)) == ""
