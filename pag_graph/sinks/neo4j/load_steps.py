@@ -91,15 +91,14 @@ def prepare_schema(
     lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in names_there]
     deadline = time.monotonic() + patience_s
     indexes = [text for text in lacking if _schema_name(text).startswith("INDEX")]
-    # Indexes made in one transaction are filled by one pass over the nodes; each constraint makes its own pass.
-    _create(driver, indexes, deadline)
-    constraints = [text for text in lacking if text not in indexes]
-    of_many = [text for text in constraints if _schema_name(text) in _OF_MANY]
-    with ThreadPoolExecutor(_AT_ONCE + len(of_many)) as pool:
+    of_many = [text for text in lacking if _schema_name(text) in _OF_MANY]
+    of_few = [text for text in lacking if text not in (*indexes, *of_many)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        # The server fills few at once: those of few nodes would wait for those of many.
+        list(pool.map(lambda text: _create(driver, [text], deadline), of_few))
+        # Indexes made in one transaction are filled by one pass over the nodes; each constraint makes its own pass.
+        _create(driver, indexes, deadline)
         filled = [pool.submit(_create, driver, [text], deadline) for text in of_many]
-        made = [pool.submit(_create, driver, [text], deadline) for text in constraints if text not in of_many]
-        for constraint in made:
-            constraint.result()
         meanwhile()
         for constraint in filled:
             constraint.result()

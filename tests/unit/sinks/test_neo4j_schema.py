@@ -1,7 +1,8 @@
-"""Constraints and indexes that another client makes at the same time."""
+"""Constraints and indexes: in which order they are made, and what another client makes at the same time."""
 
 from __future__ import annotations
 
+import threading
 import types
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -67,3 +68,33 @@ def test_other_refusals_and_too_long_ones_are_errors(monkeypatch: pytest.MonkeyP
     with pytest.raises(errors.ClientError):
         prepare(Server(TAKEN, times=10**6), 1.0)
     assert 1.0 < sum(pauses) < 1.5
+
+
+class SlowServer(Server):
+    """Makes the constraints of many nodes only after something else was done."""
+
+    def __init__(self) -> None:
+        super().__init__(TAKEN, times=0)
+        self.done = threading.Event()
+
+    def run(self, text: str) -> Any:
+        if load_steps._schema_name(text) in load_steps._OF_MANY:
+            assert self.done.wait(30)
+        return super().run(text)
+
+
+def test_what_is_few_is_written_while_constraints_of_many_nodes_are_filled() -> None:
+    """A constraint of few nodes that came after those of many would wait for them."""
+    server = SlowServer()
+    driver: Any = server
+    made_before: list[str] = []
+
+    def write() -> None:
+        made_before.extend(load_steps._schema_name(text) for text in server.made)
+        server.done.set()
+
+    load_steps.prepare_schema(driver, meanwhile=write)
+    made = {load_steps._schema_name(text) for text in server.made}
+    assert made - set(made_before) == load_steps._OF_MANY
+    constraints = [name for name in made_before if name.startswith("CONSTRAINT")]
+    assert made_before[: len(constraints)] == constraints
