@@ -20,9 +20,11 @@ except ImportError:  # pragma: no cover - not a POSIX system
 _MEMINFO = Path("/proc/meminfo")
 _STATM = Path("/proc/self/statm")
 _CGROUPS = (
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
+"""Per version of control groups: folder, files of the limit and of what is used, and the entry of ``memory.stat`` that
+says how much of the latter are files that were read, which go when somebody needs the room."""
 GIB = 1 << 30
 """Bytes of a GiB."""
 
@@ -50,9 +52,11 @@ def _machine() -> int | None:
 
 
 def _group() -> int | None:
-    for limit, used in _CGROUPS:
+    for folder, limit, used, read_files in _CGROUPS:
         try:
-            return int(limit.read_text(encoding="ascii")) - int(used.read_text(encoding="ascii"))
+            entries = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+            most, taken = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
+            return most - taken + int(entries.get(read_files, 0))
         except (OSError, ValueError):
             # Another version of groups, or no limit, which is the word "max".
             continue

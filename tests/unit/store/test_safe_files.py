@@ -151,6 +151,23 @@ def test_memory_that_is_free_is_known_and_no_more_than_the_limit() -> None:
         assert "GiB of memory" in str(capacity.lacking(2**60))
 
 
+@pytest.mark.parametrize(
+    ("limit", "used", "entry"),
+    [
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ],
+)
+def test_files_that_were_read_leave_the_group_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, used: str, entry: str
+) -> None:
+    """A group that has read large files seems full: what the system keeps of them was taken for memory in use."""
+    for name, content in ((limit, "1000\n"), (used, "990\n"), ("memory.stat", f"anon 90\n{entry} 900\n")):
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr(capacity, "_CGROUPS", tuple((tmp_path, *names) for _, *names in capacity._CGROUPS))
+    assert capacity.available_bytes() == 910
+
+
 def test_a_row_group_of_many_workers_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took one reading per worker, so a table of thousands of workers was built in quadratic time."""
     (tmp_path / "log").mkdir()
