@@ -27,23 +27,29 @@ SCOPE, SPINNING, PROCESSING, INFERRED = 0, 1, 2, 3
 
 
 class Activations(NamedTuple):
-    """What runs in the rows of one worker, as of `activations`."""
+    """What runs in the rows of one worker, as of `activations`; one element per row, in log order."""
 
     innermost: I32
+    """Row of the `start` that is innermost and open after this row, or -1."""
     role: I8
+    """At a `start`: `SCOPE` to `INFERRED`; elsewhere 0."""
     consumed: I64
+    """At a `start`: records received inside, not counting nested activations, or -1; elsewhere undefined."""
 
 
 class Intervals(NamedTuple):
-    """Candidate idle intervals of one worker: rows of the first `park`, the last `unpark`, and the last `park`."""
+    """Candidate idle intervals of one worker, one element per interval, in log order."""
 
     parks: I64
+    """Row of its first `park`; -1 where the interval begins with the row before all of them."""
     unparks: I64
+    """Row of its last `unpark`."""
     last_parks: I64
+    """Row of its last `park`, which differs from `parks` where several are merged; -1 where there is none."""
 
 
 class Reasons(NamedTuple):
-    """Why rows become no vertices, as numbers."""
+    """Why rows become no vertices, as numbers other than 0."""
 
     local: int
     """An end of a message between operators of the worker."""
@@ -268,8 +274,8 @@ def leave_out(kind: I8, peer: I64, worker: int, intervals: Intervals, reasons: R
 
     Returns
     -------
-    array
-        O(rows).
+    array of int8
+        One of `reasons`, or 0, per row. O(rows).
 
     Examples
     --------

@@ -24,8 +24,10 @@ class Edges(NamedTuple):
     first: I64
     """Shape (windows + 1,): where the edges of each window begin."""
     src: I64
+    """Id of the vertex where an edge begins, and so on: one element per edge and window."""
     dst: I64
     start: I64
+    """Nanoseconds since the run's origin, not cut at the window; so is `end`."""
     end: I64
     arrives: Bools
     """Whether a vertex happens when the edge ends: it is local, or a birth. There is one into every vertex, but into
@@ -33,13 +35,18 @@ class Edges(NamedTuple):
 
 
 class Vertices(NamedTuple):
-    """Vertices of windows, and those of their edges; see `project`."""
+    """Vertices of windows, and those of their edges; `project` says more."""
 
     first: I64
+    """Shape (windows + 1,): where the vertices of each window begin."""
     ids: I64
+    """Per vertex: its id; -1 and -2 for the cuts at a window's start and end."""
     t: I64
+    """Per vertex: nanoseconds since the run's origin."""
     source: I64
+    """Per edge: the place in `ids` where it begins, or -1."""
     target: I64
+    """Per edge: the place where it ends, or -1."""
 
 
 @kernel
@@ -300,7 +307,7 @@ def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I6
     edges
         Edges of windows.
     begins, finishes
-        Per window.
+        Start and end per window, nanoseconds since the run's origin.
 
     Returns
     -------
@@ -328,7 +335,21 @@ def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I6
 
 @kernel
 def number_vertices(edges: Edges, begins: I64, finishes: I64, early: I64, known: Vertices) -> int:
-    """Do as `project`, with room for it, and for two vertices per edge of a window; return how many there are.
+    """Do as `project`, into arrays that the caller provides.
+
+    Parameters
+    ----------
+    edges, begins, finishes
+        As for `project`.
+    early
+        Room for two vertices per edge of the largest window; overwritten.
+    known
+        Written here: `ids` and `t` need room for three vertices per edge and two per window.
+
+    Returns
+    -------
+    int
+        How many vertices there are. O(edges log edges).
 
     Examples
     --------
@@ -404,7 +425,19 @@ def _place(known: I64, number: int, near: int) -> int:
 
 @kernel
 def with_any(window: I64, dst: I64, marked: Bools) -> Bools:
-    """Say per edge whether any edge of its window into the same vertex is marked; edges are sorted by both.
+    """Say per edge whether any edge of its window into the same vertex is marked.
+
+    Parameters
+    ----------
+    window, dst
+        Per edge, sorted by both.
+    marked
+        Per edge.
+
+    Returns
+    -------
+    array of bool
+        Per edge. O(edges).
 
     Examples
     --------

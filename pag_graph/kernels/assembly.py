@@ -25,12 +25,14 @@ INSERTED_ARRIVAL, INSERTED_START, INSERTED_END = -1, -2, -3
 
 
 class Rows(NamedTuple):
-    """Rows of one worker in log order."""
+    """Rows of one worker in log order, one element each."""
 
     kind: I8
+    """Codes of `pag_graph.kernels.activations`."""
     t: I64
-    """On the common clock from the run's origin."""
+    """Nanoseconds since the run's origin, on the common clock."""
     operator: I64
+    """-1 where there is none."""
     dropped: I8
     """Not 0 for rows that become no vertex."""
     gaps: I64
@@ -38,28 +40,31 @@ class Rows(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Idle intervals of one worker and what they were."""
+    """Idle intervals of one worker, in log order, and what they were; one element each."""
 
     unparks: I64
-    """From `pag_graph.kernels.activations.idle_intervals`."""
+    """Row that ends it, from `pag_graph.kernels.activations.idle_intervals`."""
     verdict: I8
-    """From `pag_graph.kernels.waits.judge_intervals`, as `arrival`."""
+    """`WAITING` to `UNKNOWN` of `pag_graph.kernels.waits.judge_intervals`."""
     arrival: I64
+    """When the message arrived that ended it (ns); only read where it was a wait."""
 
 
 class Stretch(NamedTuple):
-    """Where rows of a worker lie in its life."""
+    """Where rows of a worker lie in its life. Times are nanoseconds since the run's origin."""
 
     first_order: int
     """Order of the first row on its worker, from 1."""
     previous_pos: int
     """Position of the worker's last vertex before these rows; ignored where `starts_run`, as the next two."""
     previous_t: int
+    """Its time."""
     segment: int
     """Position of the vertex that starts the segment open before these rows."""
     starts_run: bool
     """Whether the worker's log begins with these rows."""
     ends_run: bool
+    """Whether the worker's log ends with these rows."""
     born: bool
     """Whether its life begins with its first event."""
     exits: bool
@@ -69,21 +74,24 @@ class Stretch(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """Vertices of one worker, in order, and the local edge that leads to each from the vertex before."""
+    """Vertices of one worker, in order, and the local edge that leads to each from the one before; one element each."""
 
     row: I32
     """Its row; negative for inserted ones."""
     pos: I64
+    """Position on the worker: twice the row's order, or one less for an inserted vertex (`docs/model.md`, "Graph")."""
     t: I64
+    """Nanoseconds since the run's origin."""
     segment: I64
     """Position of the vertex that starts its segment."""
     edge: I8
     """Type code; `NO_EDGE` for the first vertex of the run."""
     operator: I64
+    """That of the edge's activation, or -1."""
     activation: I64
-    """Position of the `start` of its activation."""
+    """Position of the `start` of its activation, or -1."""
     records: I64
-    """Records read in the activation, on its first edge."""
+    """Records read in the activation, on its first edge; else -1."""
     flags: I8
     """1 where the type is inferred."""
 
@@ -100,13 +108,17 @@ def local_graph(rows: Rows, running: Activations, intervals: Judged, stretch: St
     intervals
         What its idle intervals were.
     stretch
-        Where the rows lie.
+        Where the rows lie in the worker's life.
 
     Returns
     -------
     Graph
-        Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time from the run's origin
-        (or the worker's birth) to the run's end (or the worker's exit). O(rows).
+        One element per vertex. Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time
+        from the run's origin (or the worker's birth) to the run's end (or the worker's exit).
+
+    Notes
+    -----
+    O(rows). Definitions: `docs/model.md`, "Types of local edges" and "Segments"; CPA 5.
     """
     room = int(np.count_nonzero(rows.dropped == 0)) + len(intervals.unparks) + 2
     numbers = np.empty((6, room), np.int64)
@@ -119,7 +131,19 @@ def local_graph(rows: Rows, running: Activations, intervals: Judged, stretch: St
 
 @kernel
 def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Stretch, graph: Graph) -> int:
-    """Do as `local_graph`: write vertices and edges where there is room for them, and return how many there are.
+    """Do as `local_graph`, into arrays that the caller provides.
+
+    Parameters
+    ----------
+    rows, running, intervals, stretch
+        As for `local_graph`.
+    graph
+        Written here: room for a vertex per row that is not dropped, one per interval, and two more.
+
+    Returns
+    -------
+    int
+        How many vertices there are.
 
     Examples
     --------

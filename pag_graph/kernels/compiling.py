@@ -46,7 +46,19 @@ class _Cache(FunctionCache):
 
 
 def kernel(function: Function) -> Function:
-    """Compile a function when it is first called with arguments of some types."""
+    """Compile a function when it is first called with arguments of some types.
+
+    Parameters
+    ----------
+    function
+        Written in what numba understands; its module lies in this room.
+
+    Returns
+    -------
+    Callable
+        The compiled function. It releases the interpreter's lock; each variant of it is compiled once per installation
+        and cached, where a folder can be written to.
+    """
     # Kernels are not called from C: without an entry for that they compile faster.
     options: Any = {"nogil": True, "no_cfunc_wrapper": True}
     compiled: Any = numba.njit(**options)(function)
@@ -62,6 +74,16 @@ def read_only(*columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
     A column is read-only if it is Polars' own memory, and not if somebody computed it, or if it came in several pieces;
     numba compiles a kernel once more for every such combination of its arguments.
+
+    Parameters
+    ----------
+    *columns
+        Arrays of any shape and type; none is copied.
+
+    Returns
+    -------
+    tuple of arrays
+        A view each, in the same order.
     """
     views = [column.view() for column in columns]
     for view in views:
@@ -74,6 +96,16 @@ def spelled(types: tuple[Type, ...]) -> str:
 
     ``int64`` is a number, ``int64[,]`` a table, ``int64[]!`` is read-only, and ``path.Sends(int64[];int64[])`` has
     columns of a named tuple in the module `pag_graph.kernels.path`.
+
+    Parameters
+    ----------
+    types
+        Types of a kernel's arguments, as numba gives them.
+
+    Returns
+    -------
+    str
+        A word per argument, with spaces between: the notation of ``expected.txt``.
     """
     return " ".join(_word(type_) for type_ in types)
 

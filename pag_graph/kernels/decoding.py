@@ -124,6 +124,11 @@ def in_order(seq: I64, epoch: I64, t: I64) -> bool:
     seq, epoch, t
         Rows of one worker in log order.
 
+    Returns
+    -------
+    bool
+        True also of no rows or one. O(rows).
+
     Examples
     --------
     >>> in_order(np.array([1, 2]), np.array([0, 0]), np.array([9, 9]))

@@ -17,31 +17,34 @@ ENDED, NO_TIME, NOTHING_CAME = 0, 1, 2
 
 
 class Stretches(NamedTuple):
-    """Stretches of waiting, in order."""
+    """Stretches of waiting, in log order; one element each."""
 
     row: I64
     """The row that ends one."""
     begin: I64
-    """When it begins."""
+    """When it begins (ns)."""
 
 
 class Rows(NamedTuple):
     """Rows of one worker in log order."""
 
     t: I64
+    """Nanoseconds since the run's origin."""
     kind: I8
+    """Codes of `pag_graph.kernels.activations`."""
     sender: I64
-    """For those that read a message: the worker that sent it."""
+    """For rows that read a message: the worker that sent it."""
 
 
 class Reads(NamedTuple):
-    """Rows that read a message, ascending."""
+    """Rows that read a message, ascending; one element per read."""
 
     row: I32
+    """Its place among the worker's rows."""
     sent: I64
-    """When it was sent (common clock); the smallest integer where that is not known."""
+    """When it was sent (ns, common clock); `NEVER` where that is not known."""
     send_id: I64
-    """Which vertex sent it."""
+    """Id of the vertex that sent it; only read where `sent` is known."""
 
 
 @kernel

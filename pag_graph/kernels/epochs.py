@@ -16,11 +16,14 @@ Flags = NDArray[np.bool_]
 
 
 class Rows(NamedTuple):
-    """Rows of one worker in log order; neither epochs nor times decrease."""
+    """Rows of one worker in log order, one element each; neither epochs nor times decrease."""
 
     epoch: I64
+    """The row's own label."""
     t: I64
+    """Nanoseconds since the run's origin."""
     kind: I8
+    """Codes of `pag_graph.kernels.activations`."""
     dropped: I8
     """0 for rows that become vertices."""
     rests: Flags
@@ -33,16 +36,17 @@ def epochs_of_rows(rows: Rows, first_order: int) -> I64:
     Parameters
     ----------
     rows
-        Of one worker.
+        Those of one worker.
     first_order
-        Order of the first row.
+        Order of the first row on its worker, from 1.
 
     Returns
     -------
-    array
-        A column per epoch and nine rows: epoch; rows; first and last time; time of the last end of the epoch; position
-        of the last such row that is a vertex; position and time of the last vertex; time of the last row that is no
-        end of an epoch, nor of a rest. What is not there is the smallest integer.
+    array of int64
+        Shape (9, epochs): a column per epoch, ascending. Its rows: the epoch; how many rows it has; first and last time
+        (ns); time of the last end of the epoch; position of the last such row that is a vertex; position and time of
+        the last vertex; time of the last row that is no end of an epoch, nor of a rest. What is not there is `NEVER`.
+        O(rows).
     """
     epochs, counts = runs(rows.epoch)
     summary = np.empty((9, len(epochs)), np.int64)
@@ -53,7 +57,14 @@ def epochs_of_rows(rows: Rows, first_order: int) -> I64:
 
 @kernel
 def fill_epochs(rows: Rows, first_order: int, summary: I64) -> None:
-    """Do as `epochs_of_rows`, whose first two rows are there.
+    """Do as `epochs_of_rows`, into an array whose first two rows are already filled.
+
+    Parameters
+    ----------
+    rows, first_order
+        As for `epochs_of_rows`.
+    summary
+        Shape (9, epochs). Rows 2 and 3 are written here; of the others only what is there, so they are `NEVER` before.
 
     Examples
     --------

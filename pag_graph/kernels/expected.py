@@ -34,7 +34,18 @@ class _Now:
 
 
 def variants(parts: frozenset[str]) -> list[tuple[str, str]]:
-    """Return the kernels that some parts call, as ``module.function``, and the types of their arguments."""
+    """Return the kernels that some parts call, as ``module.function``, and the types of their arguments.
+
+    Parameters
+    ----------
+    parts
+        Names of parts, as for `expecting`.
+
+    Returns
+    -------
+    list
+        ``(module.function, types)`` per variant, in the order of ``expected.txt``.
+    """
     kernels_called = []
     for line in _LINES.read_text(encoding="ascii").splitlines():
         part, name, *types = line.split()
@@ -54,6 +65,11 @@ def expecting(*parts: str, tell: Tell | None = None) -> Iterator[None]:
         ``follow`` and ``standing``: those that a follower calls, and those of its most common queries.
     tell
         Called with (`LABEL`, kernels that are ready, all of them); not at all where nothing is to be compiled.
+
+    Yields
+    ------
+    None
+        While the block runs; what was announced before holds again after it.
     """
     before = _Now.parts, _Now.tell
     _Now.parts, _Now.tell = frozenset(parts), tell
@@ -64,7 +80,20 @@ def expecting(*parts: str, tell: Tell | None = None) -> Iterator[None]:
 
 
 def missing(name: str, types: str) -> bool:
-    """Compile what is expected, if this missing variant of a kernel is, and return whether it was."""
+    """Compile all that is expected, if this missing variant of a kernel is among it.
+
+    Parameters
+    ----------
+    name
+        ``module.function``.
+    types
+        As of `pag_graph.kernels.compiling.spelled`.
+
+    Returns
+    -------
+    bool
+        Whether it was: the cache has it now. A second time within one block nothing is compiled together any more.
+    """
     if not _Now.parts:
         return False
     expected = variants(_Now.parts)

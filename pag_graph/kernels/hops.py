@@ -26,13 +26,16 @@ _LIMIT = 2.0**62
 
 
 class Steps(NamedTuple):
-    """Edges between vertices that are numbered from 0."""
+    """Edges between vertices that are numbered from 0; one element per edge."""
 
     src: I64
     """-1 for an edge that is the first of every walk that it is on."""
     dst: I64
+    """Number of the vertex where it ends."""
     weight: I64
+    """What is summed, mostly nanoseconds."""
     group: I64
+    """Number of the group that it is counted in, from 0."""
 
 
 class Edges(NamedTuple):
@@ -41,9 +44,12 @@ class Edges(NamedTuple):
     first: I64
     """Shape (windows + 1,): where the edges of each window begin."""
     src: I64
+    """Id of the vertex where an edge begins, and so on: one element per edge and window."""
     dst: I64
     weight: I64
+    """What is summed, mostly nanoseconds."""
     group: I64
+    """Number of the group that it is counted in, from 0."""
     waiting: Bools
     """Per edge: whether it is a wait."""
     data: Bools
@@ -58,8 +64,9 @@ class Scratch(NamedTuple):
     src: I64
     """Per edge of the window, as of `Steps`."""
     dst: I64
+    """The same."""
     group: I64
-    """The same, counting only groups that the window has."""
+    """Per edge of the window: its group, numbered among those that the window has."""
     seeds: I64
     """Edges of the first hop."""
     present: I64
@@ -169,8 +176,8 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
 
     Notes
     -----
-    The first hop takes the edges, but waits, that end where a wait does, and the data messages that are read on the
-    same worker before its next wait ends. O(k x edges).
+    The first hop takes the edges, except waits, that end where a wait does, and the data messages that are read on the
+    same worker before its next wait ends (`docs/model.md`, "Choices"; ST2 3.6.1). O(k x edges).
     """
     longest = int(np.diff(edges.first).max(initial=0))
     ids, src, dst, group, seeds, present = np.empty((6, longest), np.int64)
@@ -180,7 +187,19 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
 
 @kernel
 def count_in_windows(edges: Edges, scratch: Scratch, k: int, waits: bool) -> tuple[I64, int]:
-    """Do as `count_walks_by_window`, with room for the largest window.
+    """Do as `count_walks_by_window`, in room that the caller provides.
+
+    Parameters
+    ----------
+    edges, k, waits
+        As for `count_walks_by_window`.
+    scratch
+        Room for the largest window; overwritten.
+
+    Returns
+    -------
+    rows, inexact
+        As of `count_walks_by_window`.
 
     Examples
     --------

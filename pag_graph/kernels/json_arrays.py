@@ -20,9 +20,24 @@ SPACE = 32
 
 @kernel
 def after_string(text: U8, place: int) -> int:
-    """Return where a string ends whose first character is at `place`; -1 if the text ends first.
+    """Find where a string ends.
 
-    A raw line break ends it too: JSON has none in strings, so a quote is missing, and the next line is sound again.
+    Parameters
+    ----------
+    text
+        Characters of a JSON document.
+    place
+        Where the first character of the string stands, right after its quote.
+
+    Returns
+    -------
+    int
+        The place after the closing quote; -1 if the text ends first. A raw line break ends the string too, and its
+        place is returned: JSON has none in strings, so a quote is missing, and the next line is sound again.
+
+    Notes
+    -----
+    O(characters of the string).
 
     Examples
     --------

@@ -27,18 +27,23 @@ class Activities(NamedTuple):
     first: I64
     """Shape (workers + 1,): where the edges of each worker begin."""
     start: I64
+    """Nanoseconds since the run's origin, as `end`; one element per edge."""
     end: I64
     kind: U8
+    """Number of the edge's type, below `KINDS`."""
     operator: I32
+    """-1 where there is none."""
 
 
 class View(NamedTuple):
-    """What is to be seen."""
+    """What is to be seen: a stretch of time, and how wide it is drawn."""
 
     begin: int
+    """Nanoseconds since the run's origin, as `end`."""
     end: int
-    """Nanoseconds."""
+    """Exclusive."""
     pixels: int
+    """Width of a lane."""
 
 
 @kernel

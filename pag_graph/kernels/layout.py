@@ -24,20 +24,27 @@ EDGE_NUMBERS, MESSAGE_NUMBERS, ALL_NUMBERS = 8, 12, 13
 
 
 class Rows(NamedTuple):
-    """Rows of one worker."""
+    """Rows of one worker in log order; one element per row."""
 
     seq: I64
+    """Their numbers in the log."""
     label: I8
+    """Code of the vertex's kind."""
     operator: I64
+    """`ABSENT` where there is none."""
 
 
 class VertexColumns(NamedTuple):
-    """Vertices of one worker, as from `pag_graph.kernels.assembly.local_graph`."""
+    """Vertices of one worker in order, as from `pag_graph.kernels.assembly.local_graph`; one element per vertex."""
 
     row: I32
+    """Its row, negative for inserted ones."""
     pos: I64
+    """Position on the worker."""
     t: I64
+    """Nanoseconds since the run's origin."""
     segment: I64
+    """Position of the vertex that starts its segment."""
 
 
 class Places(NamedTuple):
@@ -50,71 +57,101 @@ class Places(NamedTuple):
 
 
 class VertexTable(NamedTuple):
-    """Vertices of all workers."""
+    """Vertices of all workers, in the order of epochs."""
 
     numbers: I64
-    """Columns `ID` to `SEGMENT`, a row each."""
+    """Shape (`VERTEX_NUMBERS`, vertices): rows `ID` to `SEGMENT`."""
     kind: I8
-    """The label."""
+    """Per vertex: its label."""
     inserted: int
     """Label of vertices whose row is -1; one more for -2, two more for -3."""
 
 
 class LocalColumns(NamedTuple):
-    """Vertices of one worker, and per vertex the edge that leads to it from the one before."""
+    """Vertices of one worker in order, and per vertex the edge that leads to it from the one before."""
 
     pos: I64
+    """Position on the worker."""
     t: I64
+    """Nanoseconds since the run's origin."""
     epoch: I64
+    """Of the vertex, as from `epochs_at`."""
     edge: I8
+    """Type of the edge, or `NO_EDGE`; what follows belongs to the edge as well, as in
+    `pag_graph.kernels.assembly.Graph`.
+    """
     operator: I64
+    """-1 where there is none."""
     activation: I64
+    """Position of the `start` of its activation, or -1."""
     records: I64
+    """-1 where there are none."""
     flags: I8
+    """1 where the type is inferred."""
 
 
 class Before(NamedTuple):
-    """The vertex before the first one, and the id of the worker's position 0."""
+    """The vertex before the first one, and what the worker's ids begin with."""
 
     pos: int
+    """Position of that vertex on the worker."""
     t: int
+    """Its time (ns since the run's origin)."""
     epoch: int
+    """Its epoch."""
     base: int
+    """Id of the worker's position 0."""
 
 
 class MessageColumns(NamedTuple):
-    """Messages that end on one worker."""
+    """Messages that end on one worker; one element per message."""
 
     order: I64
-    """Their places in the order of their ends."""
+    """Their places, in the order of the vertices that they end at."""
     numbers: I64
-    """A row of columns `SRC` to `DST_EPOCH` each."""
+    """Shape (messages, `ALL_NUMBERS`): columns `SRC` to `DST_EPOCH`."""
     kind: I8
+    """Code of the edge's type."""
     flags: I32
-    """Flags and alternatives of each."""
+    """Shape (messages, 2): flags and alternatives."""
     ends: I64
-    """As of `Places`, among messages alone."""
+    """As of `Places`, counting messages alone."""
     shift: I64
+    """The same."""
 
 
 class EdgeTable(NamedTuple):
-    """Edges of all workers."""
+    """Edges of all workers, in the order of epochs."""
 
     numbers: I64
-    """Columns `SRC` to `RECORDS`, a row each."""
+    """Shape (`EDGE_NUMBERS`, edges): rows `SRC` to `RECORDS`."""
     kind: I8
+    """Per edge: code of its type."""
     flags: I8
+    """Per edge."""
     place: I64
     """Per message: the place of its edge."""
     of_messages: I64
-    """Columns `CHANNEL` to `READ`, a row each."""
+    """Shape (`MESSAGE_NUMBERS` - `EDGE_NUMBERS`, messages): rows `CHANNEL` to `READ`."""
     alternatives: I32
     """Per message."""
 
 
 @kernel
 def runs(values: I64) -> tuple[I64, I64]:
-    """Return the distinct values of a column that does not decrease, and how often each occurs.
+    """Find the runs of equal values in a column that does not decrease.
+
+    Parameters
+    ----------
+    values
+        The column.
+
+    Returns
+    -------
+    distinct
+        The values that occur, ascending.
+    count
+        How often each occurs. O(values).
 
     Examples
     --------
@@ -145,6 +182,11 @@ def edges_in(edge: I8, rows: I64) -> I64:
     rows
         How many vertices each run has.
 
+    Returns
+    -------
+    array of int64
+        Per run. O(vertices).
+
     Examples
     --------
     >>> edges_in(np.array([NO_EDGE, 0, 0], np.int8), np.array([2, 1]))
@@ -171,6 +213,11 @@ def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -
         Rows of the worker in log order, and the order of the first of them.
     before, after
         Epochs of vertices before these rows, and after the last.
+
+    Returns
+    -------
+    array of int64
+        Per position. O(positions).
 
     Examples
     --------
@@ -303,7 +350,19 @@ def place_edges(
 
 @kernel
 def mixed_with(mixed: Any, value: int) -> Any:
-    """Return a number of 64 bits with another one mixed in; differences go into all bits of it.
+    """Mix a number into a hash of 64 bits.
+
+    Parameters
+    ----------
+    mixed
+        The hash.
+    value
+        Any integer; its lowest 64 bits count.
+
+    Returns
+    -------
+    uint64
+        The new hash. A difference in either argument changes all bits of it, half of them on average.
 
     Examples
     --------
@@ -339,7 +398,16 @@ def mix(mixed: U64, values: I64, null: int) -> None:
 
 @kernel
 def mix_codes(mixed: U64, values: I8, meaning: I64) -> None:
-    """Mix a column of codes into one number per row, as `mix` does; `meaning` has a number per code.
+    """Mix a column of codes into one number per row, as `mix` does.
+
+    Parameters
+    ----------
+    mixed
+        Per row, changed here.
+    values
+        The codes, from 0.
+    meaning
+        What is mixed in, per code.
 
     Examples
     --------

@@ -64,7 +64,7 @@ def index_sends(key: I64) -> tuple[I32, I32]:
     Parameters
     ----------
     key
-        A row per send, in order.
+        Shape (sends, columns), in order; the last column is a number that counts messages.
 
     Returns
     -------
@@ -109,9 +109,11 @@ def pair(key: I64, sends: I64, table: I32, following: I32) -> tuple[I64, I64]:
     Parameters
     ----------
     key
-        A row per receive.
-    sends, table, following
-        The sends' keys, and as from `index_sends`.
+        Shape (receives, columns): a row per receive.
+    sends
+        Shape (sends, columns): the key of each.
+    table, following
+        As from `index_sends` of the same keys.
 
     Returns
     -------

@@ -84,6 +84,10 @@ def depths(parent: I64, chosen: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool
     inside : array of bool
         Whether any of them is marked.
 
+    Notes
+    -----
+    Linear.
+
     Examples
     --------
     >>> depths(np.array([-1, 0, 1]), np.array([True, False, False]))
@@ -101,7 +105,7 @@ def depths(parent: I64, chosen: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool
 
 @kernel
 def fit(worker: I64, start: I64, end: I64, tolerance: int) -> I64:
-    """Return ends of intervals that outlast the one that they begin in by no more than a tolerance: then its end.
+    """Shorten intervals that outlast the one that they begin in by no more than a tolerance.
 
     Parameters
     ----------
@@ -110,9 +114,14 @@ def fit(worker: I64, start: I64, end: I64, tolerance: int) -> I64:
     tolerance
         Rounding of the clock.
 
+    Returns
+    -------
+    array of int64
+        The end of each: that of the interval in which it begins, where it is shortened; else `end`.
+
     Notes
     -----
-    Linear.
+    Linear. Nested intervals are shortened from the outside in.
 
     Examples
     --------

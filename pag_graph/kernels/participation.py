@@ -22,11 +22,15 @@ _LIMB = 2.0**LIMB_BITS
 
 
 class Arcs(NamedTuple):
-    """Arcs grouped by `dst`: those into v are `first[v]` to `first[v + 1]`; vertices are in topological order."""
+    """Arcs of a graph, grouped by `dst`: those into v are `first[v]` to `first[v + 1]` (exclusive).
+
+    Vertices are numbered in a topological order.
+    """
 
     first: I64
     """Shape (vertices + 1,)."""
     src: I64
+    """Per arc: the vertex where it begins, and so on."""
     dst: I64
 
 
@@ -62,11 +66,7 @@ def count_paths(arcs: Arcs, starts: Bools, ends: Bools) -> tuple[F64, I64, F64, 
     Returns
     -------
     before, before_limbs
-        Per vertex: the paths from any start to it.
-    after, after_limbs
-        Per vertex: the paths from it to any end.
-    paths, paths_limbs
-        All paths from a start to an end.
+        Per vertex: the paths from any start to it, as ``mantissa * 2**(256 * limbs)``; so are the following.
 
     Notes
     -----

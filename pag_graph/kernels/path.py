@@ -27,92 +27,113 @@ REACHED_START, GAP, CYCLE, NO_ENDER, NO_END = 0, 1, 2, 3, 4
 
 
 class Edges(NamedTuple):
-    """Edges, sorted by `dst` within their window, local ones before messages, and by `src`."""
+    """Edges of windows, sorted by `dst` within their window, local ones before messages, and by `src`."""
 
     first: I64
+    """Shape (windows + 1,): where the edges of each window begin."""
     src: I64
+    """Id of the vertex where an edge begins, and so on: one element per edge and window."""
     dst: I64
     start: I64
+    """Nanoseconds since the run's origin, not cut at the window; so is `end`."""
     end: I64
     role: I8
     """`WORK` to `SPAWN`."""
 
 
 class Windows(NamedTuple):
-    """Windows; `end_vertex` is -1 where no vertex closes one."""
+    """Windows, one element each."""
 
     start: I64
+    """Nanoseconds since the run's origin, as `end`."""
     end: I64
     end_vertex: I64
+    """Id of the vertex that closes it, or -1."""
 
 
 class Local(NamedTuple):
-    """Local edges of windows, waits included, sorted by `dst`, with their end times; messages may lie among them."""
+    """Local edges of windows, waits included, sorted by `dst` within each; messages may lie among them."""
 
     first: I64
+    """Shape (windows + 1,)."""
     dst: I64
+    """Id of the vertex that an edge leads to."""
     end: I64
+    """Its time (ns)."""
 
 
 class Begun(NamedTuple):
-    """Vertices of windows, sorted, where waits end, or workers are born."""
+    """Vertices of windows where waits end or workers are born, sorted within each."""
 
     first: I64
+    """Shape (windows + 1,)."""
     dst: I64
+    """Their ids."""
     born: Bools
+    """Whether a worker is born there."""
 
 
 class Messages(NamedTuple):
-    """Messages of windows, sorted by `dst` and `src`."""
+    """Messages and spawns of windows, sorted by `dst` and `src` within each."""
 
     first: I64
+    """Shape (windows + 1,)."""
     dst: I64
+    """Id of the vertex that it ends at."""
     start: I64
+    """When it was sent (ns)."""
     end: I64
+    """When it ends (ns): its arrival where it ended a wait, else its read."""
     spawn: Bools
+    """Whether it is a spawn."""
 
 
 class Waits(NamedTuple):
-    """Where waits end and workers are born, per window and sorted by vertex.
-
-    `end` is the time, and `ender` the message that ended the wait, or the spawn: its place in `Sends`, or -1.
-    """
+    """Where waits end and workers are born, per window and sorted by vertex."""
 
     first: I64
+    """Shape (windows + 1,)."""
     dst: I64
+    """Id of the vertex at the end."""
     end: I64
+    """Its time (ns)."""
     ender: I64
+    """The message that ended the wait, or the spawn: its place in `Sends`, or -1."""
 
 
 class Sends(NamedTuple):
-    """Vertices and times of the sends of messages."""
+    """Where messages begin, by the places that `Waits.ender` names."""
 
     src: I64
+    """Id of the vertex."""
     start: I64
+    """Its time (ns)."""
 
 
 class Walks(NamedTuple):
-    """Where walks begin, and the instants at which they end.
-
-    `message` is the edge that comes before the first step, or -1; `vertex` is -1 where there is nothing but that edge.
-    """
+    """Where walks begin, and the instants at which they end; one element per walk."""
 
     window: I64
+    """Place of its window; walks of one window follow each other."""
     message: I64
+    """The edge that comes before the first step, or -1."""
     vertex: I64
+    """Id of the vertex where it begins; -1 where there is nothing but `message`."""
     stop_ns: I64
+    """It goes back to this instant, and no further."""
 
 
 class Hops(NamedTuple):
-    """Parts of walks, the latest of each walk first.
-
-    The local edges of a hop are those from `low` to `high` (exclusive); `message` is the edge before them, or -1.
-    """
+    """Parts of walks, the latest of each walk first; one element per part."""
 
     walk: I64
+    """Number of its walk."""
     low: I64
+    """Its local edges are those from `low` to `high` (exclusive)."""
     high: I64
+    """See `low`."""
     message: I64
+    """The edge that comes before them in time, or -1."""
 
 
 class Paths(NamedTuple):
@@ -250,6 +271,10 @@ def last_edges(edges: Edges, windows: Windows) -> tuple[I64, I64]:
         How many workers are at work where the window ends; where none is, how many rest there. If a vertex closes the
         window: how many end their work at that very instant, itself included.
 
+    Notes
+    -----
+    O(edges). Definition: `docs/model.md`, "Critical path".
+
     Examples
     --------
     Two workers work where a window ends, at 9.
@@ -322,9 +347,9 @@ def enders(wait_ends: Begun, messages: Messages) -> I64:
 
     Returns
     -------
-    I64
-        Per vertex: place of a message, or -1. Where several end at a wait's end, because it is read there too what
-        came earlier, the one sent last ended the wait (ties: the lowest sender).
+    array of int64
+        Per vertex: place of a message, or -1. Where several end at a wait's end, because what came earlier is read
+        there too, the one sent last ended the wait (ties: the lowest sender). O(vertices log messages + messages).
 
     Examples
     --------
@@ -359,7 +384,11 @@ def walk_windows(edges: Edges, windows: Windows) -> Paths:
     Returns
     -------
     Paths
-        Of all windows; worthless where one had to stop.
+        Of all windows; worthless where one walk had to stop.
+
+    Notes
+    -----
+    O(edges + hops log edges). Definitions: `docs/model.md`, "Critical path"; CPA Algorithm 1, Theorem 3.13.
     """
     first, src, dst, start, end, role = edges
     last, ends = last_edges(edges, windows)

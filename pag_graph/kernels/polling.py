@@ -30,11 +30,14 @@ _NEVER = np.iinfo(np.int64).min
 
 
 class LoggedRows(NamedTuple):
-    """Rows of one worker in log order."""
+    """Rows of one worker in log order; one element per row."""
 
     kind: I8
+    """Codes of `pag_graph.kernels.activations`."""
     t: I64
+    """Nanoseconds since the run's origin."""
     operator: I64
+    """-1 where there is none; `own_causes` reads numbers from 0 instead."""
     role: I8
     """From `activations.activations`."""
     innermost: I32
@@ -58,9 +61,10 @@ class Steps(NamedTuple):
 
 
 class Causes(NamedTuple):
-    """Stretches of time in which a worker was not waiting."""
+    """Stretches of time in which a worker was not waiting; one element each."""
 
     begin: I64
+    """Nanoseconds since the run's origin, as `end`."""
     end: I64
 
 
@@ -121,9 +125,9 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
     Parameters
     ----------
     rows, steps
-        Of one worker.
+        Of one worker; its operators are numbered from 0, and rows without one have a number of their own.
     operators
-        One more than the largest number of an operator that starts.
+        How many such numbers there are.
 
     Returns
     -------

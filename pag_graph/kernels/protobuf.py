@@ -26,7 +26,9 @@ class Fields(NamedTuple):
     message: NDArray[np.int64]
     """Index of the message that holds it."""
     number: NDArray[np.int64]
+    """The field's number."""
     wire: NDArray[np.int64]
+    """`VARINT`, `FIXED64`, `BYTES` or `FIXED32`."""
     value: NDArray[np.int64]
     """The number of a varint or a fixed field; of bytes, where they begin."""
     end: NDArray[np.int64]
@@ -35,7 +37,21 @@ class Fields(NamedTuple):
 
 @kernel
 def varint(data: U8, begin: int, end: int) -> tuple[Any, int]:
-    """Read a number; returns it and where the next field begins, which is -1 if the number is cut off or too long.
+    """Read a number.
+
+    Parameters
+    ----------
+    data
+        Bytes.
+    begin, end
+        Where the number begins, and where its message ends.
+
+    Returns
+    -------
+    value
+        Its lowest 64 bits, as a signed number.
+    next
+        The place after it; -1 if the number is cut off, or longer than ten bytes.
 
     Examples
     --------
@@ -70,6 +86,10 @@ def fields(data: U8, begins: I64, ends: I64) -> tuple[Fields, NDArray[np.bool_]]
         Of messages in order.
     damaged : array of bool
         Per message: whether a field in it is cut off or of no known kind; those before it are there.
+
+    Notes
+    -----
+    O(bytes): they are gone through twice.
 
     Examples
     --------

@@ -35,38 +35,48 @@ I32 = NDArray[np.int32]
 
 
 class Rows(NamedTuple):
-    """Rows of one worker in log order."""
+    """Rows of one worker in log order; one element per row."""
 
     epoch: I64
+    """The row's own label."""
     t: I64
+    """Nanoseconds since the run's origin."""
     peer: I64
+    """For a row that reads a message: the worker that sent it."""
     channel: I64
+    """And its channel, records and bytes; `ABSENT` where the log does not say."""
     records: I64
+    """See `channel`."""
     size: I64
+    """Bytes."""
     arrived: I64
     """When the message was there that a row reads; `NEVER` where the source does not say. Empty where it never says."""
 
 
 class Reads(NamedTuple):
-    """Rows that read a message, ascending."""
+    """Rows that read a message, ascending; one element per read."""
 
     row: I32
+    """Its place among the worker's rows."""
     send_id: I64
     """The vertex that sent it; -1 where that is not known."""
     sent: I64
+    """When it was sent (ns); only read where the vertex is known, as the next one."""
     send_epoch: I64
+    """Epoch of that vertex."""
 
 
 class Waits(NamedTuple):
-    """Waits of the worker that a message ended."""
+    """Waits of the worker that a message ended, in log order; one element per wait."""
 
     ender: I64
     """The row that reads the message."""
     arrival: I64
+    """When the message arrived (ns)."""
     pos: I64
     """Position of the vertex that ends it."""
     row: I64
-    """The row which that stands for or precedes."""
+    """The row that this vertex stands for or precedes."""
     alternatives: I64
     """How many other messages may have ended it."""
 
@@ -88,14 +98,14 @@ class Reader(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Edges of messages, in the order of their reads."""
+    """Edges of messages, in the order of their reads; one row per message."""
 
     numbers: I64
-    """A row each: columns `SRC` to `DST_EPOCH`."""
+    """Shape (messages, `ALL_NUMBERS`): columns `SRC` to `DST_EPOCH`."""
     row: I64
     """The row that reads the message."""
     flags: I32
-    """Flags and alternatives of each."""
+    """Shape (messages, 2): flags and alternatives."""
 
 
 def edges_of_reads(rows: Rows, reads: Reads, waits: Waits, reader: Reader) -> Table:
@@ -104,14 +114,18 @@ def edges_of_reads(rows: Rows, reads: Reads, waits: Waits, reader: Reader) -> Ta
     Parameters
     ----------
     rows, reads, waits
-        Of one worker.
+        Those of one worker.
     reader
         The worker.
 
     Returns
     -------
     Table
-        O(messages + waits log messages).
+        One row per read whose send is known and comes from another worker. O(messages + waits log messages).
+
+    Notes
+    -----
+    Definitions: `docs/model.md`, "Waits" and its paragraph "Arrivals".
     """
     room = len(reads.row)
     numbers, row, flags = (
@@ -125,7 +139,19 @@ def edges_of_reads(rows: Rows, reads: Reads, waits: Waits, reader: Reader) -> Ta
 
 @kernel
 def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Table) -> int:
-    """Do as `edges_of_reads`: write the edges where there is room for them, and return how many there are.
+    """Do as `edges_of_reads`, into a table that the caller provides.
+
+    Parameters
+    ----------
+    rows, reads, waits, reader
+        As for `edges_of_reads`.
+    table
+        Written here: room for a row per read.
+
+    Returns
+    -------
+    int
+        How many edges there are.
 
     Examples
     --------

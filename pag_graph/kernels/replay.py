@@ -33,7 +33,10 @@ class Arcs(NamedTuple):
     first: I64
     """Shape (vertices + 1,)."""
     src: I64
+    """Per arc: the vertex where it begins."""
     weight: I64
+    """Per arc, in nanoseconds: its vertex happens that long after `src` at the earliest; may be negative, or `NEVER`.
+    """
 
 
 class Groups(NamedTuple):

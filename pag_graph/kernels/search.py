@@ -14,7 +14,19 @@ if TYPE_CHECKING:
 
 @kernel
 def not_below(values: Any, number: Any) -> int:
-    """Return the place of the first of sorted numbers that is not below another one. O(log values).
+    """Find the first of sorted values that is not below a number.
+
+    Parameters
+    ----------
+    values
+        Sorted, ascending.
+    number
+        To be compared with them.
+
+    Returns
+    -------
+    int
+        Its place; the number of values where all are below. O(log values).
 
     Examples
     --------
@@ -33,7 +45,19 @@ def not_below(values: Any, number: Any) -> int:
 
 @kernel
 def among(values: I64, number: int) -> bool:
-    """Say whether a number is one of sorted values. O(log values).
+    """Say whether a number is one of sorted values.
+
+    Parameters
+    ----------
+    values
+        Sorted, ascending.
+    number
+        What is looked for.
+
+    Returns
+    -------
+    bool
+        O(log values).
 
     Examples
     --------
@@ -46,7 +70,19 @@ def among(values: I64, number: int) -> bool:
 
 @kernel
 def above(values: I64, number: int) -> int:
-    """Return the place of the first of sorted values that is above a number. O(log values).
+    """Find the first of sorted values that is above a number.
+
+    Parameters
+    ----------
+    values
+        Sorted, ascending.
+    number
+        To be compared with them.
+
+    Returns
+    -------
+    int
+        Its place; the number of values where none is above. O(log values).
 
     Examples
     --------
@@ -65,7 +101,18 @@ def above(values: I64, number: int) -> int:
 
 @kernel
 def sort(values: I64, count: int) -> None:
-    """Sort the first so many values in place, by heap: O(count log count), or O(count) where they are in order.
+    """Sort some values in place, by heap.
+
+    Parameters
+    ----------
+    values
+        Changed here.
+    count
+        How many of them, from the first, are sorted.
+
+    Notes
+    -----
+    O(count log count), or O(count) where they are in order.
 
     Examples
     --------
@@ -104,7 +151,21 @@ def sort(values: I64, count: int) -> None:
 
 @kernel
 def grown(values: I64, count: int, room: int) -> I64:
-    """Return values with room for so many; of the old ones the first `count` are kept. Often they have it already.
+    """Make sure that an array has room.
+
+    Parameters
+    ----------
+    values
+        The array; it is returned itself where it has room.
+    count
+        How many of its values, from the first, are kept.
+    room
+        How many there must be room for.
+
+    Returns
+    -------
+    array of int64
+        At least twice as long as before where it grows. What lies after `count` is undefined then.
 
     Examples
     --------

@@ -22,11 +22,14 @@ OWN, MESSAGE = 0, 1
 
 
 class Spans(NamedTuple):
-    """Spans in order: by request, start, end descending, parents before children."""
+    """Spans in order: by request, start, end descending, parents before children. Times are nanoseconds."""
 
     start: NDArray[np.int64]
+    """Begin of each span, on one clock."""
     end: NDArray[np.int64]
+    """Not before `start`."""
     parent: NDArray[np.int64]
+    """Index of its parent, or -1."""
     called: NDArray[np.int64]
     """When the parent, or what else started the span, sent it off."""
     lane: NDArray[np.int64]
@@ -34,20 +37,27 @@ class Spans(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """What cuts spans, by span and time."""
+    """What cuts spans' time, sorted by span and time; one element per cut."""
 
     span: NDArray[np.int64]
+    """Index of the span that is cut."""
     time: NDArray[np.int64]
+    """Nanoseconds."""
     kind: NDArray[np.int64]
+    """`CALL` to `INNER_END`."""
     child: NDArray[np.int64]
+    """Index of the span that was called, returned, or runs inside."""
 
 
 class Parts(NamedTuple):
     """Parts of time, one element each."""
 
     span: NDArray[np.int64]
+    """Index of the span that it belongs to."""
     kind: NDArray[np.int64]
+    """`OWN` or `MESSAGE`; of `waits`, the place of the first cut at its end."""
     begin: NDArray[np.int64]
+    """Nanoseconds, as `end`."""
     end: NDArray[np.int64]
 
 
@@ -70,6 +80,10 @@ def covered(spans: Spans, inner: I64, owner: I64, time: I64) -> I64:
     -------
     array of int64
         Per question: the span inside that began before `time` and had not ended before it, or -1.
+
+    Notes
+    -----
+    O(questions log spans), and more where many spans without duration begin at one instant.
 
     Examples
     --------
@@ -108,10 +122,12 @@ def waits(spans: Spans, cuts: Cuts) -> tuple[I64, Parts]:
 
     Returns
     -------
-    own : array of int64
-        Per span its own time: neither waiting, nor that of a span inside on the same lane.
-    parts : Parts
-        Stretches of waiting: `kind` is the last cut.
+    own
+        array of int64: Per span its own time in nanoseconds: neither waiting, nor that of a span inside on the same
+        lane.
+    parts
+        Parts: Stretches of waiting, by span and time; `kind` is the place in `cuts` of the first cut at the end of the
+        stretch.
 
     Notes
     -----

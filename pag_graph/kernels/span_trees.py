@@ -16,17 +16,21 @@ if TYPE_CHECKING:
 
 
 class Times(NamedTuple):
-    """Start and end of each span."""
+    """Start and end of each span, in nanoseconds."""
 
     start: NDArray[np.int64]
+    """On the clock of its process, or moved to that of its parent."""
     end: NDArray[np.int64]
+    """Not before `start`."""
 
 
 class Places(NamedTuple):
     """Where each span ran; requests and spans are in order."""
 
     request: NDArray[np.int64]
+    """Number of the request, ascending."""
     process: NDArray[np.int64]
+    """Number of the process, from 0."""
     thread: NDArray[np.int64]
     """The thread that it stated, or -1 where that proves nothing."""
     parent: NDArray[np.int64]
@@ -124,6 +128,10 @@ def numbers_below(parent: I64, order: I64) -> tuple[I64, I64]:
     first, last : array of int64
         A span's own number, and the greatest one below it.
 
+    Notes
+    -----
+    Linear.
+
     Examples
     --------
     >>> numbers_below(np.array([-1, 0, 0]), np.array([0, 1, 2]))
@@ -165,6 +173,10 @@ def mixed_threads(times: Times, thread: I64, first: I64, last: I64) -> Flags:
     -------
     array of bool
         Per thread.
+
+    Notes
+    -----
+    Linear.
 
     Examples
     --------
@@ -212,6 +224,10 @@ def fit(times: Times, parent: I64, order: I64, shift: I64, tolerance: I64) -> tu
         Moved; of spans that are inside, cut to the parent.
     outside : array of int64
         How far a span reaches out of its parent, whether cut or not; 0 for roots.
+
+    Notes
+    -----
+    Linear.
 
     Examples
     --------
@@ -321,6 +337,11 @@ def all_above(parent: I64, order: I64, sure: Flags) -> Flags:
         All spans, parents before children.
     sure
         Whether it holds for the span itself.
+
+    Returns
+    -------
+    array of bool
+        Per span: whether it holds for the span and for all above. Linear.
 
     Examples
     --------

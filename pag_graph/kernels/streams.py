@@ -24,16 +24,20 @@ NUMBER, VERTEX, TIME, EPOCH, SEND_COLUMNS = range(5)
 
 
 class Ends(NamedTuple):
-    """Ends of messages in the log of one worker."""
+    """Ends of messages in the log of one worker; times are nanoseconds since the run's origin."""
 
     rows: I32
     """Rows that send something, or those that read something, as from `message_ends`."""
     kind: I8
     """This and what follows: per row of the worker."""
     channel: I64
+    """Number of the channel."""
     peer: I64
+    """The other worker: the receiver of a send, the sender of what is read; -1 for a progress send."""
     message_seq: I64
+    """Number of the message in its stream."""
     t: I64
+    """When the row was logged."""
 
 
 class Sent(NamedTuple):
@@ -46,24 +50,26 @@ class Sent(NamedTuple):
     message_seq: I64
     """This and what follows: per row of the worker."""
     epoch: I64
+    """The row's own label."""
     t: I64
+    """Nanoseconds since the run's origin."""
 
 
 class Streams(NamedTuple):
     """Streams and their sends."""
 
     streams: I64
-    """Channel, sender and receiver (`EVERYONE` for progress) per stream, all different."""
+    """Shape (streams, 3): channel, sender and receiver (`EVERYONE` for progress), all different."""
     table: I32
     """As from `index_streams`."""
     first: I64
-    """Per stream: its first send; one more number says where the last one ends."""
+    """Shape (streams + 1,): where the sends of each begin."""
     sends: I64
-    """`SEND_COLUMNS` per send, sorted by number within each stream."""
+    """Shape (sends, `SEND_COLUMNS`): columns `NUMBER` to `EPOCH`, sorted by number within each stream."""
 
 
 class Reads(NamedTuple):
-    """What reads find, changed where they are followed."""
+    """What reads find; `follow_streams` changes it."""
 
     hints: I64
     """Per stream: the send that is probably next."""
@@ -74,7 +80,9 @@ class Reads(NamedTuple):
     vertex: I64
     """Per row that reads, as what follows: the send's vertex; -1, `NEVER` and -1 where there is none."""
     sent: I64
+    """When it was sent (ns)."""
     epoch: I64
+    """Epoch of that vertex."""
 
 
 class _Begun(NamedTuple):
@@ -93,7 +101,12 @@ def message_ends(kind: I8) -> tuple[I32, I32]:
     Parameters
     ----------
     kind
-        Rows of one worker.
+        Codes of one worker's rows, in log order.
+
+    Returns
+    -------
+    sends, reads
+        Places of the rows, ascending. O(rows).
 
     Examples
     --------
@@ -386,7 +399,12 @@ def unmatched_sends(streams: I64, first: I64, workers: int, receive_counts: I32)
     Returns
     -------
     send, stream, missing
-        Per send, ascending.
+        Per such send, ascending: its place, its stream, and how many receives it lacks; a negative number if it was
+        received more often than it should be.
+
+    Notes
+    -----
+    O(sends x lanes).
 
     Examples
     --------

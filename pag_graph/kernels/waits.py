@@ -18,13 +18,16 @@ WAITING, BUSY, IDLE, INPUT_WAIT, UNKNOWN = 0, 1, 2, 3, 4
 
 
 class Rows(NamedTuple):
-    """Rows of one worker in log order."""
+    """Rows of one worker in log order; one element per row. Times are nanoseconds since the run's origin."""
 
     t: I64
+    """On the common clock."""
     kind: I8
+    """Codes of `pag_graph.kernels.activations`."""
     role: I8
     """From `pag_graph.kernels.activations.activations`."""
     timeout: I64
+    """Limit of a `park` in nanoseconds, or -1."""
     before_t: int
     """Time of the row before them, at which the first interval may begin: its park is -1 then."""
     gaps: I64
@@ -48,13 +51,16 @@ class Reads(NamedTuple):
     sender: I64
     """Per row of the worker; for those that read a message: its key."""
     channel: I64
+    """See `sender`."""
     message_seq: I64
+    """See `sender`."""
 
 
 class Clocks(NamedTuple):
     """How the clock of one worker compares with those of all workers of the run."""
 
     worker: int
+    """Whose clock it is."""
     processes: I64
     """Per worker of the run: its process."""
     uncertainty: I64
@@ -64,6 +70,18 @@ class Clocks(NamedTuple):
 @kernel
 def slop(sender: int, clocks: Clocks) -> int:
     """Return how far the clocks of the worker and of another one may disagree: not at all within a process.
+
+    Parameters
+    ----------
+    sender
+        The other worker.
+    clocks
+        The worker's clock, and those of others.
+
+    Returns
+    -------
+    int
+        Nanoseconds.
 
     Examples
     --------
@@ -107,11 +125,11 @@ def judge_intervals(
     Returns
     -------
     verdict
-        Per interval.
+        Per interval: `WAITING` to `UNKNOWN`.
     ender
         Per interval: the row that reads the message that ended it, or -1.
     arrival
-        Per interval: when that message arrived.
+        Per interval: when that message arrived (ns); 0 where there is none.
     alternatives
         Per interval: how many other messages may have ended it, within the clocks' uncertainty.
 
