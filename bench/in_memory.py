@@ -9,9 +9,9 @@ import numpy as np
 
 from pag_graph.builder.build import construct
 from pag_graph.builder.engine import silent
-from pag_graph.builder.made import Written
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, plan_run
 from pag_graph.builder.saved import Saved
+from pag_graph.builder.sink import Written
 from pag_graph.engines.local import LocalEngine
 from pag_graph.runtime import memory
 from pag_graph.store.trace import Trace

@@ -27,11 +27,22 @@ def check_same_run(
 ) -> None:
     """Refuse to append another run, or a trace of other workers: their clocks are not those that were committed.
 
+    Parameters
+    ----------
+    base
+        The state of the store.
+    trace
+        What is to be appended: the trace as it is now.
+    rules, parameters
+        Those of the build.
+    followed
+        Whether a follower appends.
+
     Raises
     ------
     StoreConflictError
-        If the run, or the number of workers, or a worker is another one; or if one of the two commits is a follower's
-        (`followed`: this one) and the other is not, for they begin and end in different places.
+        If the run, or the number of workers, or a worker is another one; or if only one of the two commits is a
+        follower's, for they begin and end in different places.
     """
     if bool(base.run.get(FOLLOWED)) != followed:
         was, hint = ("followed", "`pag follow`") if not followed else ("built", "`pag build --append`")
@@ -50,7 +61,22 @@ def check_same_run(
 
 
 def nothing_new(base: StoreInfo, begin: Saved | None, trace: Trace) -> bool:
-    """Say whether a trace holds nothing that is not committed, so that a retry may stop here."""
+    """Say whether a trace holds nothing that is not committed, so that a retry may stop here.
+
+    Parameters
+    ----------
+    base
+        The state of the store.
+    begin
+        What it kept for the next append; None where it kept nothing.
+    trace
+        The trace as it is now.
+
+    Returns
+    -------
+    bool
+        Also true of a trace that has fewer events than were committed: the commit before saw more of it.
+    """
     if trace.rows == base.events and begin is not None:
         return begin.complete == trace.meta.complete
     return trace.rows < base.events

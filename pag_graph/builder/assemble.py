@@ -149,7 +149,20 @@ def last_segments(plan: RunPlan, context: SliceContext, read: SliceRows) -> dict
 
 
 def known_segments(part: Slice, scan: SliceScan, births: Mapping[int, Spawn]) -> dict[int, int] | None:
-    """Return what `last_segments` returns, if the scan of the slice is enough to tell, else None."""
+    """Return what `last_segments` returns, if the scan of a slice is enough to tell.
+
+    Parameters
+    ----------
+    part, scan
+        The slice, and its scan.
+    births
+        Per worker that was spawned: the row that did it.
+
+    Returns
+    -------
+    dict or None
+        Per worker the position; None where the waits of one must be judged first.
+    """
     waits = {worker: worker_scan.wait for worker, worker_scan in scan.workers.items()}
     if any(wait is None for wait in waits.values()):
         return None
@@ -163,7 +176,18 @@ def known_segments(part: Slice, scan: SliceScan, births: Mapping[int, Spawn]) ->
 def first_position(first: VertexAt | None, *, born: bool) -> int:
     """Return the position of a worker's very first vertex.
 
-    That is its first event, or, unless it was born with that, the run's origin before it.
+    Parameters
+    ----------
+    first
+        The worker's first event; None where it has none.
+    born
+        Whether it was spawned.
+
+    Returns
+    -------
+    int
+        Position of its very first vertex: its first event, or, unless it was born with that, the run's origin before
+        it.
     """
     return 1 if first is None else first.pos - int(first.t > 0 and not born)
 

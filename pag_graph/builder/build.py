@@ -17,11 +17,11 @@ from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import Finished, finish, finish_islands
 from pag_graph.builder.fold import fold
 from pag_graph.builder.islands import build_islands
-from pag_graph.builder.made import StoreSink
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, plan_run
 from pag_graph.builder.report import BuildReport, nothing_to_do
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
+from pag_graph.builder.sink import StoreSink
 from pag_graph.builder.stretches import build_stretches
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.errors import UnsupportedPlanError
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.engine import Engine
     from pag_graph.builder.fold import Folded
-    from pag_graph.builder.made import Sink
     from pag_graph.builder.plan import RunPlan
+    from pag_graph.builder.sink import Sink
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
     from pag_graph.store.commit import Mode

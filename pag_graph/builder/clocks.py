@@ -48,18 +48,41 @@ class Clock:
     """How one worker's clock becomes the common one."""
 
     offset_ns: int
+    """Nanoseconds added at the zero of the worker's own clock."""
     drift: float = 0.0
     """Nanoseconds added per nanosecond of the worker's own clock."""
 
     def common(self, t: Any) -> Any:
-        """Return times on the common clock: of one reading, or of an array of them; never changes their order."""
+        """Return times on the common clock.
+
+        Parameters
+        ----------
+        t
+            One reading of the worker's own clock, or an array of them (ns).
+
+        Returns
+        -------
+        int or array of int64
+            As `t`, rounded to nanoseconds; the order of times does not change.
+        """
         if not self.drift:
             return t + self.offset_ns
         shift = np.rint(np.asarray(t, np.float64) * self.drift).astype(np.int64)
         return t + self.offset_ns + (shift if isinstance(t, np.ndarray) else int(shift))
 
     def own(self, t: int) -> int:
-        """Return the first reading of the worker's own clock, in ns, that is not before `t` on the common one."""
+        """Return the first reading of the worker's own clock that is not before a time of the common one.
+
+        Parameters
+        ----------
+        t
+            A time of the common clock (ns).
+
+        Returns
+        -------
+        int
+            Nanoseconds.
+        """
         own = t - self.offset_ns
         # Times since 1970 are no exact floats; the part of them that a drift makes up is, but for a nanosecond.
         own -= round(own * (self.drift / (1 + self.drift)))
@@ -70,7 +93,18 @@ class Clock:
         return own
 
     def shifted(self, by_ns: int) -> Clock:
-        """Return the clock with another zero."""
+        """Return the clock with another zero.
+
+        Parameters
+        ----------
+        by_ns
+            Added to all times of the common clock.
+
+        Returns
+        -------
+        Clock
+            A new one.
+        """
         return Clock(offset_ns=self.offset_ns + by_ns, drift=self.drift)
 
 

@@ -73,6 +73,16 @@ def nothing_more(
 ) -> Live | None:
     """Derive nothing from a state that is to be committed.
 
+    Parameters
+    ----------
+    state, base, answered, only_new, held
+        As for `Derive`; only `base` and `only_new` are looked at.
+
+    Returns
+    -------
+    None
+        Always.
+
     Raises
     ------
     UnsupportedPlanError
@@ -86,7 +96,21 @@ def nothing_more(
 
 
 def last_to_answer(built: Finished, trace: Trace) -> int:
-    """Return the last epoch that standing queries answer (see `answered`); of a log that has ended, the last; or -1."""
+    """Return the last epoch that standing queries answer.
+
+    Parameters
+    ----------
+    built
+        What there is to commit.
+    trace
+        The trace as it is now.
+
+    Returns
+    -------
+    int
+        As `pag_graph.builder.frontier.answered` says; of a log that has ended, the last epoch of all; -1 where there is
+        none.
+    """
     last: int | None = pc.max(built.open_epochs["epoch"]).as_py() if trace.meta.complete else None
     if last is None:
         return built.last_closed if trace.meta.complete else built.last_answered
@@ -94,7 +118,18 @@ def last_to_answer(built: Finished, trace: Trace) -> int:
 
 
 def small_tables(trace: Trace) -> dict[str, pa.Table]:
-    """Return the tables of a trace that a store holds as they are."""
+    """Return the tables of a trace that a store holds as they are.
+
+    Parameters
+    ----------
+    trace
+        An opened trace.
+
+    Returns
+    -------
+    dict
+        `operators`, `channels` and `workers`: rows of `TRACE_OPERATORS`, `TRACE_CHANNELS` and `TRACE_WORKERS`.
+    """
     return {"operators": trace.operators, "channels": trace.channels, "workers": trace.workers}
 
 

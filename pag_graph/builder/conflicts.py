@@ -11,7 +11,18 @@ if TYPE_CHECKING:
 
 
 def another_story(epochs: Collection[int]) -> StoreConflictError:
-    """Return the error for a trace that contradicts epochs that are committed, ascending."""
+    """Return the error for a trace that contradicts epochs that are committed.
+
+    Parameters
+    ----------
+    epochs
+        Their numbers, ascending; the message names the first five.
+
+    Returns
+    -------
+    StoreConflictError
+        To be raised by the caller.
+    """
     changed = list(epochs)
     message = f"The trace now contradicts what is committed about epochs {changed[:5]}."
     return StoreConflictError(

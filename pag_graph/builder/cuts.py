@@ -201,14 +201,42 @@ def _is_park(_before: I8, kind: I8, _after: I8) -> NDArray[np.bool_]:
 
 
 def ever_parks(log: TraceLog, worker: int) -> bool:
-    """Say whether a worker's log has a park, or the start of another idle stretch."""
+    """Say whether a worker's log has a park, or the start of another idle stretch.
+
+    Parameters
+    ----------
+    log
+        The trace's events.
+    worker
+        Whose log.
+
+    Returns
+    -------
+    bool
+        Reads the column of kinds up to the first park.
+    """
     return first_row(log, worker, 0, _is_park) < log.rows_of(worker)
 
 
 def first_row(log: TraceLog, worker: int, start: int, is_wanted: Wanted) -> int:
-    """Return the first row from `start` on that is wanted, or the number of the worker's rows.
+    """Return the first row from some row on that is wanted.
 
-    `is_wanted` is asked with the kinds of the rows before, of the rows themselves, and of the rows after them.
+    Parameters
+    ----------
+    log
+        The trace's events.
+    worker
+        Whose log.
+    start
+        The row to begin with, from 0.
+    is_wanted
+        Asked with the kinds of the rows before, of the rows themselves, and of the rows after them, as arrays of one
+        length; says which of them are wanted.
+
+    Returns
+    -------
+    int
+        The number of the worker's rows where none is. Reads the column of kinds, chunk by chunk, up to that row.
     """
     # Kinds that were read and not yet asked for, with the row before them; the first is of row `first`.
     kinds, first = (_NONE, -1) if start == 0 else (_NONE[:0], start - 1)

@@ -15,7 +15,13 @@ Result = TypeVar("Result")
 
 
 def silent(label: str, done: int, total: int) -> None:
-    """Report progress to nobody."""
+    """Report progress to nobody.
+
+    Parameters
+    ----------
+    label, done, total
+        Ignored.
+    """
     del label, done, total
 
 
@@ -26,6 +32,7 @@ class Engine(Protocol):
     """
 
     name: str
+    """What the commit remembers of it, such as ``local``."""
 
     @property
     def in_process(self) -> bool:

@@ -26,34 +26,61 @@ _EVER = np.iinfo(np.int64).max
 class EpochRows(NamedTuple):
     """What the rows of workers say of epochs: one element per worker and epoch; `NEVER` stands for what is not there.
 
-    There are few: to ask a library of frames for anything about them takes longer than to do it.
+    Times are nanoseconds since the run's origin. There are few elements: to ask a library of frames for anything about
+    them takes longer than to do it.
     """
 
     worker: I64
+    """Whose rows."""
     epoch: I64
+    """The epoch."""
     events: I64
     """Rows that carry the epoch."""
     entry_ns: I64
+    """The first of them."""
     exit_ns: I64
-    """The first and the last of them."""
+    """The last of them."""
     end_ns: I64
     """When the worker ended the epoch for the last time."""
     end_pos: I64
     """Position of the last such row that is a vertex."""
     last_pos: I64
+    """Position of the last vertex of the epoch."""
     last_ns: I64
-    """The last vertex."""
+    """Its time."""
     work_ns: I64
     """The last row that is no end of an epoch, nor of a rest."""
 
     @classmethod
     def of(cls, parts: Sequence[I64]) -> EpochRows:
-        """Take parts of a row per column: worker, and what `pag_graph.kernels.epochs.epochs_of_rows` returns."""
+        """Take what slices tell of the epochs of their workers.
+
+        Parameters
+        ----------
+        parts
+            Shape (10, epochs) each: the worker, and what `pag_graph.kernels.epochs.epochs_of_rows` returns.
+
+        Returns
+        -------
+        EpochRows
+            In the order of `parts`; a worker and epoch may come up several times.
+        """
         return cls(*np.concatenate([np.empty((len(cls._fields), 0), np.int64), *parts], axis=1))
 
     @classmethod
     def merged(cls, parts: Iterable[EpochRows]) -> EpochRows:
-        """Return one element per worker and epoch of what several slices tell of them, sorted."""
+        """Join what several slices tell of the same epochs.
+
+        Parameters
+        ----------
+        parts
+            In any order.
+
+        Returns
+        -------
+        EpochRows
+            One element per worker and epoch, sorted by both. O(n log n).
+        """
         columns = np.concatenate([np.empty((len(cls._fields), 0), np.int64), *map(np.vstack, parts)], axis=1)
         if not columns.shape[1]:
             return cls(*columns)
@@ -68,11 +95,33 @@ class EpochRows(NamedTuple):
         )
 
     def where(self, selection: NDArray[np.bool_] | NDArray[np.intp]) -> EpochRows:
-        """Return some of the elements, or all of them in another order."""
+        """Return some of the elements, or all of them in another order.
+
+        Parameters
+        ----------
+        selection
+            A mask, or places.
+
+        Returns
+        -------
+        EpochRows
+            A copy.
+        """
         return EpochRows(*(values[selection] for values in self))
 
     def after(self, last: int) -> EpochRows:
-        """Return those of later epochs than `last`."""
+        """Return those of later epochs than `last`.
+
+        Parameters
+        ----------
+        last
+            An epoch.
+
+        Returns
+        -------
+        EpochRows
+            Those of later epochs, in the same order.
+        """
         return self.where(self.epoch > last)
 
 
@@ -92,17 +141,25 @@ NONE_CLOSED = Closed()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """The windows of a run, in time order, and what is known of them before the graph is assembled."""
+    """The windows of a run, in time order, and what is known of them before the graph is assembled.
+
+    One element per window; times are nanoseconds since the run's origin.
+    """
 
     epoch: I64
+    """The epoch that it is named after."""
     role: tuple[EpochRole, ...]
+    """`startup`, `round` or `shutdown`."""
     bounds: I64
     """Window i is ``(bounds[i], bounds[i + 1]]``; the first includes the run's origin."""
     end_vertex: I64
     """Vertex that closes the window, or -1."""
     entry: I64
+    """First event that carries its epoch, or -1."""
     exit: I64
+    """Last such event, or -1."""
     events: I64
+    """How many there are."""
     before: Closed
     """Epochs that are closed for good, whose windows come before these."""
     completed: I64
@@ -118,7 +175,18 @@ class Windows:
         return int(self.completed[-1]) if len(self.completed) else self.before.last
 
     def index_of(self, epoch: I64) -> I64:
-        """Return, for epochs of rows, the window that counts them; rows after the last closed epoch are shutdown."""
+        """Say which window counts the rows of epochs.
+
+        Parameters
+        ----------
+        epoch
+            Epochs that rows carry.
+
+        Returns
+        -------
+        array of int
+            Per epoch: the place of the window; those after the last closed epoch are counted by the shutdown.
+        """
         return np.clip(np.searchsorted(self.epoch, epoch), 0, len(self.epoch) - 1)
 
 

@@ -40,8 +40,11 @@ class WorkerRemarks(NamedTuple):
     """What was found out about the rows of one worker."""
 
     rows: WorkerRows
+    """The rows."""
     survey: Survey
+    """What the rules say of them."""
     judged: Any
+    """What the rules made of their waits."""
     applied: I8
     """Per row: what is wrong with a start or stop of an application activity."""
     negative: I64
@@ -49,7 +52,18 @@ class WorkerRemarks(NamedTuple):
 
 
 def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
-    """Return findings about the rows of one worker, each with what the build made of it."""
+    """Return findings about the rows of one worker, each with what the build made of it.
+
+    Parameters
+    ----------
+    plan, remarks
+        The build, and what was found out.
+
+    Returns
+    -------
+    list of Table
+        Rows of `PAG_FINDINGS`, a table per kind of finding that occurs.
+    """
     rows, survey, judged, applied, negative = remarks
     warning = Severity.WARNING
     stray_stop, stop_of_outer = (np.flatnonzero(judged.trouble == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
@@ -146,7 +160,22 @@ def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **columns: Any) 
 
 
 def never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, before: WorkerState) -> list[pa.Table]:
-    """Return findings about activities open where a worker's log ends or lacks rows, in whatever slice they started."""
+    """Return findings about activities open where a worker's log ends or lacks rows.
+
+    Parameters
+    ----------
+    plan
+        The build.
+    rows, survey
+        Rows of the worker in a slice, and what the rules say of them.
+    before
+        Where the worker stands before the slice: they may have started in an earlier one.
+
+    Returns
+    -------
+    list of Table
+        Rows of `PAG_FINDINGS`, one per activity.
+    """
     to_the_end = "goes on to the end of the worker's log"
     activity, application = "activation_not_stopped", "application_not_stopped"
     stacks: list[tuple[str, Stack, str]] = [
@@ -179,7 +208,18 @@ def never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, before: Worke
 
 
 def without_send(plan: RunPlan, receives: pl.DataFrame) -> pa.Table:
-    """Return a finding per read that nobody sent, as far as the logs tell; `receives` as of `RECEIVES`."""
+    """Return a finding per read that nobody sent, as far as the logs tell.
+
+    Parameters
+    ----------
+    plan, receives
+        The build, and the reads, columns `RECEIVES`.
+
+    Returns
+    -------
+    Table
+        Rows of `PAG_FINDINGS`, by worker and order.
+    """
     if not receives.height:
         return no_findings()
     lost = receives.sort("worker", "order")
@@ -197,10 +237,22 @@ def without_send(plan: RunPlan, receives: pl.DataFrame) -> pa.Table:
 
 
 def without_receive(plan: RunPlan, sends: pl.DataFrame, lives: Mapping[int, Life]) -> list[pa.Table]:
-    """Return a finding per send that not all its receivers have read; `sends` as of `SENDS`, by vertex.
+    """Return a finding per send that not all its receivers have read.
 
-    A broadcast is due at the workers that were alive when it was sent: who joined later need not have read it, nor who
-    had left.
+    A broadcast is due at the workers that were alive when it was sent: those that joined later, or had left, need not
+    have read it.
+
+    Parameters
+    ----------
+    plan, sends
+        The build, and the sends by vertex, columns `SENDS`.
+    lives
+        Workers that come or go while the run lasts.
+
+    Returns
+    -------
+    list of Table
+        Empty, or one table of `PAG_FINDINGS`, in the order of `sends`.
     """
     if lives:
         sends = sends.with_columns(missing=_missing_reads(sends, lives)).filter(pl.col("missing") > 0)
@@ -298,7 +350,17 @@ def of_lives(
 def unknown_names(plan: RunPlan, state: RunState) -> list[pa.Table]:
     """Return findings about operators and channels that events refer to and the trace's tables do not name.
 
-    A source without a table of operators, or of channels, names none of them.
+    A source without a table of operators, or of channels, names none of them, and gets no findings.
+
+    Parameters
+    ----------
+    plan, state
+        The build, and where the run stands at its end.
+
+    Returns
+    -------
+    list of Table
+        Rows of `PAG_FINDINGS`, one per number.
     """
     result = []
     for kind, table, numbers in (
@@ -325,7 +387,18 @@ def unknown_names(plan: RunPlan, state: RunState) -> list[pa.Table]:
 
 
 def of_epochs(span: Windows) -> list[pa.Table]:
-    """Say which epochs lack an end."""
+    """Say which epochs lack an end.
+
+    Parameters
+    ----------
+    span
+        The windows of the run.
+
+    Returns
+    -------
+    list of Table
+        Rows of `PAG_FINDINGS`: one if no end was logged, and one per epoch that only some workers ended.
+    """
     result = []
     if span.inferred:
         action = "the last event of each epoch stands in for its end"
@@ -340,7 +413,18 @@ def of_epochs(span: Windows) -> list[pa.Table]:
 
 
 def of_log(plan: RunPlan) -> list[pa.Table]:
-    """Say what the log as a whole lacks."""
+    """Say what the log as a whole lacks.
+
+    Parameters
+    ----------
+    plan
+        The build.
+
+    Returns
+    -------
+    list of Table
+        Rows of `PAG_FINDINGS`: those of the trace's reader first.
+    """
     result = [plan.trace.findings, *of_clocks(plan)]
     if not plan.trace.meta.complete:
         action = "built as far as it goes; what is younger than its last event is not known"
@@ -356,7 +440,18 @@ def of_log(plan: RunPlan) -> list[pa.Table]:
 
 
 def of_clocks(plan: RunPlan) -> list[pa.Table]:
-    """Say how the messages moved the clocks, and where they could not tell."""
+    """Say how the messages moved the clocks, and where they could not tell.
+
+    Parameters
+    ----------
+    plan
+        The build.
+
+    Returns
+    -------
+    list of Table
+        Rows of `PAG_FINDINGS`, one per worker, and one if no clocks fit all messages; empty if nobody asked them.
+    """
     if plan.estimate is None:
         return []
     estimate = plan.estimate

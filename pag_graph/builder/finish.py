@@ -45,17 +45,32 @@ class Finished:
     open_findings: pa.Table
     """Those that the next append replaces."""
     closed_epochs: int
+    """How many epochs are closed."""
     last_closed: int
+    """The last of them, or -1."""
     last_answered: int
+    """The last epoch that is answered, or -1."""
     fingerprint: int
     """Depends on all rows of closed epochs, and not on their order."""
     dropped: Mapping[str, int]
+    """Events that became no vertex, by reason."""
     saved: Callable[[Mapping[str, int], bool], Saved] | None = None
     """Makes what the next append goes on from, of checksums of small tables and of whether the log is complete."""
 
 
 def finish_islands(islands: Islands) -> Finished:
-    """Finish a build by rules to which epochs are islands: all of them are closed."""
+    """Finish a build by rules to which epochs are islands: all of them are closed.
+
+    Parameters
+    ----------
+    islands
+        What became of all slices.
+
+    Returns
+    -------
+    Finished
+        Without a state: such a run cannot be appended to.
+    """
     epochs = islands.epochs
     return Finished(
         parts=islands.result.parts,

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from pag_graph.builder.made import Sink
     from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.builder.sink import Sink
     from pag_graph.builder.state import Life
 
     Progress = Callable[[str, int, int], None]
@@ -56,13 +56,32 @@ class RunSummary(NamedTuple):
     """What all slices tell together."""
 
     state: RunState
+    """Where the run stands."""
     spawns: Spawns
+    """Whose birth each row is that spawns a worker."""
     lives: Mapping[int, Life]
+    """Workers that come or go while the run lasts."""
     span: Windows
+    """The windows."""
 
     @classmethod
     def of(cls, plan: RunPlan, state: RunState, closed: Closed = NONE_CLOSED) -> RunSummary:
-        """Summarise the state at the end of the log."""
+        """Summarise the state at the end of the log.
+
+        Parameters
+        ----------
+        plan
+            The build.
+        state
+            Where it stands after all slices.
+        closed
+            Epochs that are closed for good; windows are those after them.
+
+        Returns
+        -------
+        RunSummary
+            O(workers + epochs that are not closed).
+        """
         first = {
             worker: worker_state.first
             for worker, worker_state in state.workers.items()
@@ -88,6 +107,7 @@ class Folded(NamedTuple):
     undecided_scans: list[SliceScan]
     """The undecided slices."""
     summary: RunSummary
+    """What all slices tell, the undecided ones included."""
     resumable: bool = True
     """Whether an append can go on from `frontier`."""
     scanned_again: int = 0
@@ -178,7 +198,19 @@ def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Itera
 def goes_on_open(plan: RunPlan, slice_scan: SliceScan, begun_workers: set[int]) -> bool:
     """Say whether the slices behind this one cannot be understood without it, so that they are joined.
 
-    `begun_workers` has the workers with a vertex before the slice: one without would not know where its time begins.
+    Parameters
+    ----------
+    plan
+        The build.
+    slice_scan
+        The slice.
+    begun_workers
+        Workers with a vertex before the slice: one without would not know where its time begins.
+
+    Returns
+    -------
+    bool
+        True where an activation is open at the end of the slice, or a worker has rows in it and no vertex yet.
     """
 
     def goes_on(worker: int, worker_scan: WorkerScan) -> bool:
@@ -192,7 +224,18 @@ def goes_on_open(plan: RunPlan, slice_scan: SliceScan, begun_workers: set[int]) 
 
 
 def join(part: Slice, next_part: Slice) -> Slice:
-    """Return a slice with the rows of two that follow each other; its number is that of the latter."""
+    """Return one slice with the rows of two that follow each other.
+
+    Parameters
+    ----------
+    part, next_part
+        The slices.
+
+    Returns
+    -------
+    Slice
+        With the number of the latter.
+    """
     rows = dict(part.rows)
     for worker, (low, high) in next_part.rows.items():
         rows[worker] = (rows[worker][0] if worker in rows else low, high)

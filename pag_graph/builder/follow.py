@@ -19,11 +19,11 @@ from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
 from pag_graph.builder.frontier import SETTLE_NS, answered, closed_for_good
-from pag_graph.builder.made import StoreSink
 from pag_graph.builder.ongoing import ongoing
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
+from pag_graph.builder.sink import StoreSink
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.model.enums import RuleSet
 from pag_graph.rules.registry import of
@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.fold import Folded
-    from pag_graph.builder.made import Sink, SliceResult
+    from pag_graph.builder.made import SliceResult
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
+    from pag_graph.builder.sink import Sink
     from pag_graph.builder.state import RunState
     from pag_graph.store.compaction import Done
     from pag_graph.store.delta import StoreInfo
@@ -53,7 +54,19 @@ CLOCKS_AFTER_NS = 10_000_000_000
 
 
 def followable_rules(trace: Trace, wanted: RuleSet | None) -> RuleSet:
-    """Return the rule set to follow a trace by: the one that it asks for, unless another one is wanted.
+    """Return the rule set to follow a trace by.
+
+    Parameters
+    ----------
+    trace
+        The trace, as far as it is there.
+    wanted
+        A rule set; None for the one that the trace asks for.
+
+    Returns
+    -------
+    RuleSet
+        The one to follow it by.
 
     Raises
     ------
@@ -68,7 +81,20 @@ def followable_rules(trace: Trace, wanted: RuleSet | None) -> RuleSet:
 
 
 def clocks_are_unknown(trace: Trace, rules: RuleSet, parameters: RuleParameters | None, log: TraceLog) -> bool:
-    """Say whether messages align the clocks, and too few are there: later ones change nothing any more."""
+    """Say whether messages align the clocks, and too few are there to tell how they differ.
+
+    Parameters
+    ----------
+    trace, log
+        As far as they were written.
+    rules, parameters
+        Those of the build.
+
+    Returns
+    -------
+    bool
+        True while no worker's log is `CLOCKS_AFTER_NS` long. Clocks are estimated once: later messages change nothing.
+    """
     if not clocks_by_messages(trace, rules, parameters or RuleParameters()):
         return False
     return all(known[-1].t_max - known[0].t_min < CLOCKS_AFTER_NS for known in log.chunks.values())
@@ -78,6 +104,7 @@ class ClosedEpoch(NamedTuple):
     """An epoch that a commit closed."""
 
     epoch: int
+    """Its number."""
     end_ns: int
     """When its window ends, from the run's origin."""
     last_ns: int
@@ -154,7 +181,20 @@ class Follower:
 
     @classmethod
     def behind(cls, kept: StoreInfo, sink: Sink) -> Follower:
-        """Return one that goes on from a state as that was built, for who looks at what follows and commits nothing."""
+        """Return a follower of what comes behind a committed state, which commits nothing itself.
+
+        Parameters
+        ----------
+        kept
+            The state; its rules and parameters are used again.
+        sink
+            Where rows go.
+
+        Returns
+        -------
+        Follower
+            To look at rows that are not committed yet.
+        """
         rules, parameters = RuleSet(kept.run["rules"]), RuleParameters(**kept.run["parameters"])
         return cls(kept.path, kept, rules=rules, parameters=parameters, sink=sink)
 
@@ -179,7 +219,18 @@ class Follower:
         return bool(self._made)
 
     def holds(self, trace: Trace) -> bool:
-        """Say whether the last commit holds all of a run that has ended."""
+        """Say whether the last commit holds all of a run that has ended.
+
+        Parameters
+        ----------
+        trace
+            The trace as it is now.
+
+        Returns
+        -------
+        bool
+            True only if the trace has ended.
+        """
         return self.complete and trace.meta.complete and self._kept is not None and self._kept.events == trace.rows
 
     @property

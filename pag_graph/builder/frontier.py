@@ -54,18 +54,43 @@ class Fronts:
         self._t[worker] = _EVER if is_whole_log and (ended or not self._plan.tail) else t
 
     def scanned(self, scan: SliceScan) -> None:
-        """Go on behind a slice."""
+        """Go on behind a slice.
+
+        Parameters
+        ----------
+        scan
+            The slice after those that were scanned.
+        """
         for worker, worker_scan in scan.workers.items():
             t = worker_scan.last_row.t if worker_scan.last_row else int(self._t[worker])
             has_ended = worker_scan.exit_ns is not None or (worker_scan.last_row is None and self._t[worker] == _EVER)
             self._set_time(worker, worker_scan.rows[1], t, ended=has_ended)
 
     def reached(self) -> int:
-        """Return the last instant that all logs have reached."""
+        """Return the last instant that all logs have reached.
+
+        Returns
+        -------
+        int
+            Nanoseconds since the run's origin; workers whose log has ended do not count.
+        """
         return int(self._t[list(self._plan.workers)].min())
 
     def logged(self, worker: int, unread: Mapping[int, int]) -> Logged:
-        """Say how far the logs go, from where a worker stands; `unread` as of `SendBook.unread_since`."""
+        """Say how far the logs go, from where a worker stands.
+
+        Parameters
+        ----------
+        worker
+            The worker.
+        unread
+            As of `SendBook.unread_since`.
+
+        Returns
+        -------
+        Logged
+            What the rules ask for, to tell whether a wait is certain.
+        """
         t = {peer: int(self._t[peer]) for peer in self._plan.workers}
         first_other = min((t[peer] for peer in t if peer != worker), default=_EVER)
         return Logged(min(first_other, t[worker]), first_other, unread.get(worker, _EVER))
@@ -79,6 +104,12 @@ class Fronts:
             The slice.
         lost
             Its reads without a send, columns `pag_graph.builder.match.RECEIVES`.
+
+        Returns
+        -------
+        bool
+            Whether each of these reads lacks its send for good, and the births of all workers that begin in the slice
+            are known.
         """
         if lost.height:
             sender = lost["peer"].to_numpy()
@@ -129,7 +160,20 @@ def certain_rows(
 
 
 def may_close(state: RunState, read: SliceRows) -> bool:
-    """Say whether an epoch comes nearer to its end if all rows of the last slice are decided; as for `certain_rows`."""
+    """Say whether an epoch comes nearer to its end if all rows of the last slice are decided.
+
+    Parameters
+    ----------
+    state
+        Where the build stands before the slice.
+    read
+        Its rows.
+
+    Returns
+    -------
+    bool
+        O(workers).
+    """
     all_rows = {rows.worker: rows.rows for rows in read.rows}
     return _epochs_left(state, read, all_rows) > _epochs_left(state, read, {})
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.engine import Engine
     from pag_graph.builder.fold import Progress
-    from pag_graph.builder.made import Sink
     from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.builder.sink import Sink
     from pag_graph.rules.graph_columns import GraphColumns
     from pag_graph.rules.rows import WorkerRows
 
@@ -42,10 +42,13 @@ class Islands(NamedTuple):
     """What became of all slices."""
 
     result: SliceResult
+    """Files and counts."""
     epochs: pa.Table
     """Rows of `PAG_EPOCHS`."""
     last_epoch: int
+    """The last epoch of the run."""
     findings: pa.Table
+    """Those of the run as a whole, rows of `PAG_FINDINGS`."""
 
 
 class _Island(NamedTuple):

@@ -25,13 +25,30 @@ _LEFT = ("sends", "receives", "readers", "stitched")
 
 
 def make_folders(staging: Path) -> None:
-    """Make the folders of what slices leave over and of what is found for it."""
+    """Make the folders of what slices leave over and of what is found for it.
+
+    Parameters
+    ----------
+    staging
+        Folder of the build; made.
+    """
     for name in _LEFT:
         (staging / name).mkdir(parents=True, exist_ok=True)
 
 
 def without_messages(scan: SliceScan) -> SliceScan:
-    """Return a scan with its counters only."""
+    """Return a scan with its counters only.
+
+    Parameters
+    ----------
+    scan
+        Of a slice.
+
+    Returns
+    -------
+    SliceScan
+        Without its sends, receives and readers, which tasks write to files.
+    """
     return replace(scan, sends=scan.sends.clear(), receives=scan.receives.clear(), readers=scan.readers.clear())
 
 
@@ -51,7 +68,23 @@ class Leftovers:
         self._held: dict[str, list[pl.DataFrame]] = {"sends": [], "receives": [], "readers": []}
 
     def add(self, slice_scan: SliceScan) -> SliceScan:
-        """Add a slice; only its counters are returned."""
+        """Add a slice; only its counters are returned.
+
+        Parameters
+        ----------
+        slice_scan
+            Of the next slice of the task.
+
+        Returns
+        -------
+        SliceScan
+            Its counters only.
+
+        Raises
+        ------
+        StoreError
+            If the file system refuses.
+        """
         self._held["sends"].append(slice_scan.sends)
         self._held["receives"].append(slice_scan.receives)
         self._held["readers"].append(slice_scan.readers)
@@ -60,7 +93,13 @@ class Leftovers:
         return without_messages(slice_scan)
 
     def write(self) -> None:
-        """Write what is held."""
+        """Write what is held.
+
+        Raises
+        ------
+        StoreError
+            If the file system refuses.
+        """
         for name, frames in self._held.items():
             rows = pl.concat(frames) if frames else pl.DataFrame()
             if rows.height:
@@ -72,6 +111,13 @@ class Leftovers:
 
 def write_left(rows: pl.DataFrame, file: Path) -> None:
     """Write rows to the staging folder.
+
+    Parameters
+    ----------
+    rows
+        Columns of integers.
+    file
+        In a folder that exists.
 
     Raises
     ------
@@ -86,7 +132,20 @@ def write_left(rows: pl.DataFrame, file: Path) -> None:
 
 
 def left_files(staging: Path, name: str) -> list[Path]:
-    """Return the files of what slices left over: ``sends``, ``receives`` or ``readers``, or what was ``stitched``."""
+    """Return the files of what slices left over.
+
+    Parameters
+    ----------
+    staging
+        Folder of the build.
+    name
+        ``sends``, ``receives`` or ``readers``; or ``stitched`` for what was found for them.
+
+    Returns
+    -------
+    list of Path
+        In the order of slices.
+    """
     return sorted((staging / name).glob("*.parquet"))
 
 
@@ -96,28 +155,88 @@ def _rows(staging: Path, name: str, schema: Any) -> pl.LazyFrame:
 
 
 def stitched(staging: Path) -> pl.LazyFrame:
-    """Return the rows of `pag_graph.builder.match.stitch` of all slices."""
+    """Return the rows of `pag_graph.builder.match.stitch` of all slices.
+
+    Parameters
+    ----------
+    staging
+        Folder of the build.
+
+    Returns
+    -------
+    LazyFrame
+        One row per read whose send another slice has, columns `STITCHED`.
+    """
     return _rows(staging, "stitched", dict.fromkeys(STITCHED, pl.Int64))
 
 
 def stitched_of(staging: Path, number: int) -> pl.DataFrame:
-    """Return those of one slice."""
+    """Return the rows of `stitched` whose reads lie in one slice.
+
+    Parameters
+    ----------
+    staging
+        Folder of the build.
+    number
+        Number of the slice.
+
+    Returns
+    -------
+    DataFrame
+        Columns `STITCHED`.
+    """
     return stitched(staging).filter(pl.col("slice") == number).collect()
 
 
 def lost_reads(staging: Path) -> pl.DataFrame:
-    """Return the reads of all slices that belong to no send, columns `RECEIVES`."""
+    """Return the reads of all slices that belong to no send, columns `RECEIVES`.
+
+    Parameters
+    ----------
+    staging
+        Folder of the build.
+
+    Returns
+    -------
+    DataFrame
+        One row per read, columns `RECEIVES`.
+    """
     receives = _rows(staging, "receives", RECEIVES)
     return receives.join(stitched(staging), on=["worker", "order"], how="anti").collect()
 
 
 def unread_sends(staging: Path) -> SendBook:
-    """Return the sends of all slices that were not read as often as they should be."""
+    """Return the sends of all slices that were not read as often as they should be.
+
+    Parameters
+    ----------
+    staging
+        Folder of the build.
+
+    Returns
+    -------
+    SendBook
+        What an append goes on from, where all slices are decided.
+    """
     return _send_book(staging, _arrival_counts(staging, _ALL))
 
 
 def sends_before(staging: Path, number: int) -> SendBook:
-    """Return the sends of the slices before one that these have not read, and their reads of later sends."""
+    """Return the sends that are open before a slice.
+
+    Parameters
+    ----------
+    staging
+        Folder of the build.
+    number
+        Number of a slice.
+
+    Returns
+    -------
+    SendBook
+        What an append goes on from that scans this slice again: sends of the slices before it that these have not read,
+        and their reads of later sends.
+    """
     before = pl.col("slice") < number
     sends = _arrival_counts(staging, before)
     later_sends = sends.filter(pl.col("slice") >= number)

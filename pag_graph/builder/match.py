@@ -111,7 +111,20 @@ def match(
 
 
 def frame_of(columns: Mapping[str, NDArray[np.integer]], names: Collection[str]) -> pl.DataFrame:
-    """Return columns of integers as a frame: for a few rows Polars' own way takes longer than to find them."""
+    """Return columns of integers as a frame.
+
+    Parameters
+    ----------
+    columns
+        Arrays of one length.
+    names
+        Which of them, in this order.
+
+    Returns
+    -------
+    DataFrame
+        Of int64. For a few rows Polars' own way takes longer than to find them.
+    """
     arrays = [pa.array(columns[name].astype(np.int64, copy=False)) for name in names]
     return pl.DataFrame(pa.Table.from_arrays(arrays, list(names)))
 
@@ -271,8 +284,23 @@ def stitch(
 
 
 def first_sends(sends: Mapping[str, I64], receives: pl.DataFrame) -> tuple[I64, I64]:
-    """Return the rows of the first send and of its receive, per receive that has a send.
+    """Look up the sends of receives.
 
+    Parameters
+    ----------
+    sends
+        Columns `SENDS`, as arrays.
+    receives
+        Columns `RECEIVES`.
+
+    Returns
+    -------
+    send, receive
+        Per receive that has a send: the row of the first send of that key, and its own row, ascending. O(sends +
+        receives).
+
+    Notes
+    -----
     A Polars join, slice after slice, took longer than this for so few rows.
     """
     key, receive_key = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pag_graph.builder.epochs import EpochRows
 from pag_graph.kernels import NEVER
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.store.tail import TailLog
+from pag_graph.store.tail_log import TailLog
 
 if TYPE_CHECKING:
     from pag_graph.builder.epochs import Closed
@@ -34,6 +34,7 @@ class Holder(NamedTuple):
     """Whom the frontier waits for."""
 
     worker: int
+    """Whom."""
     why: str
     """``unborn``: it has logged nothing. ``silent``: it has logged nothing since the others ended the epoch.
     ``missing_rows``: a file of its log lacks, though later ones are there. ``not_ended``: it goes on, and has not ended
@@ -47,6 +48,7 @@ class Standing(NamedTuple):
     """How far the log of a worker goes."""
 
     worker: int
+    """Whose log."""
     logged_ns: int | None
     """Its last event, from the run's origin; None where it has none."""
     decided_ns: int | None
@@ -75,6 +77,7 @@ class Ongoing(NamedTuple):
     oldest_unread_by: int | None
     """Who sent it."""
     workers: tuple[Standing, ...]
+    """All of them, ascending."""
     final: bool = False
     """Never."""
 

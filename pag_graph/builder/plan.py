@@ -51,6 +51,7 @@ class Slice:
     """A part of a run that one task works on: consecutive rows of every worker."""
 
     number: int
+    """From 0, in the order of time."""
     rows: Mapping[int, tuple[int, int]]
     """Per worker: its first row, and the one after its last, counted from 0 in the order of its log."""
     ends_run: bool = False
@@ -97,23 +98,33 @@ class RunPlan:
     """A build, decided: what is read, by which rules, cut in which slices. Travels to every task."""
 
     trace: Trace
+    """The opened trace."""
     log: TraceLog
+    """Where its rows are."""
     rules: RuleSet
+    """Rule set of the build."""
     parameters: RuleParameters
+    """Its parameters."""
     run_id: str
+    """Identity of the run (`run_id_of`)."""
     origin_unix_ns: int
+    """The run's origin: the first event of any worker, Unix time on the common clock."""
     end_ns: int
     """The run's end on the common clock, from the origin."""
     workers: tuple[int, ...]
+    """Numbers of all workers, as the table of workers has them."""
     clocks: Mapping[int, Clock]
     """Per worker: how its own clock becomes time from the run's origin."""
     estimate: ClockEstimate | None
     """What the messages say of the clocks, where it was asked for."""
     processes: I64
+    """By the number of a worker: its process, or -1."""
     uncertainty: I64
+    """By the number of a worker: how far off its clock may be (ns)."""
     idle_inferred: bool
     """Whether the rules have to find out when workers had nothing to do, because the log does not say it."""
     slices: tuple[Slice, ...]
+    """In the order of time; those that an earlier build has done are absent."""
     follows: Mapping[int, tuple[int, RowAt]]
     """Per worker whose first rows an earlier build has done: how many, and the last of them."""
     tail: bool
@@ -125,7 +136,13 @@ class RunPlan:
         return Setting(self.processes, self.uncertainty, self.parameters, self.idle_inferred)
 
     def metadata(self) -> dict[str, Any]:
-        """Return the run's identity and provenance, for the store's commit."""
+        """Return the run's identity and provenance, for the store's commit.
+
+        Returns
+        -------
+        dict
+            Plain values: identity, rules, parameters, release, origin and end, source, and the clocks that were used.
+        """
         return {
             "run_id": self.run_id,
             "trace_id": self.trace.meta.trace_id,
@@ -152,6 +169,7 @@ class Known(NamedTuple):
     run: Mapping[str, Any]
     """`RunPlan.metadata`."""
     estimate: ClockEstimate | None
+    """What the messages said of the clocks, where they were asked."""
     rows: Mapping[int, int]
     """Per worker: how many rows are done."""
     parks: frozenset[int]
@@ -308,7 +326,22 @@ def _by_worker(workers: Sequence[int], table: pa.Table, estimate: ClockEstimate 
 
 
 def clocks_by_messages(trace: Trace, rules: RuleSet, parameters: RuleParameters) -> bool:
-    """Say whether the workers' clocks are aligned by the messages between them, and not by recorded offsets."""
+    """Say whether the workers' clocks are aligned by the messages between them, and not by recorded offsets.
+
+    Parameters
+    ----------
+    trace
+        The opened trace; it says whether its offsets lead to a common clock.
+    rules
+        Rule set of the build.
+    parameters
+        Its `clocks` may ask for either.
+
+    Returns
+    -------
+    bool
+        False under rules that keep every worker's own clock.
+    """
     by_messages = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
     return by_messages and of(rules).aligned
 
@@ -331,6 +364,19 @@ def _says_nothing_of_idleness(trace: Trace, log: TraceLog, workers: tuple[int, .
 
 
 def run_id_of(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:
-    """Return the identity of a run: rule sets, parameters and releases of this package each make it another one."""
+    """Return the identity of a run.
+
+    Parameters
+    ----------
+    trace_id
+        Identity of the trace.
+    rules, parameters
+        Those of the build.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits; another trace, rule set, parameter or release of this package makes another run.
+    """
     identity = json.dumps([trace_id, str(rules), asdict(parameters), _product()], sort_keys=True)
     return hashlib.sha256(identity.encode()).hexdigest()[:16]

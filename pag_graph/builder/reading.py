@@ -106,7 +106,18 @@ def _all_absent(name: str, rows: int, absent: int, *, number: bool) -> I8 | I64:
 
 
 def nothing(rows: int) -> I64:
-    """Return a column without any value: `ABSENT`, so often. All who ask share it, so nobody may write into it."""
+    """Return a column without any value.
+
+    Parameters
+    ----------
+    rows
+        How long it is.
+
+    Returns
+    -------
+    array of int64
+        `ABSENT`, so often. All callers share it, so nobody may write into it.
+    """
     absent_numbers = _NOTHING[0]
     if len(absent_numbers) < rows:
         absent_numbers = _NOTHING[0] = np.full(rows, ABSENT, np.int64)
@@ -180,7 +191,18 @@ def check_order(trace: Trace, log: TraceLog, worker: int, low: int, high: int, c
 
 
 def rows_after_gaps(seq: I64) -> I64:
-    """Return the rows right before which numbers are missing, where `seq` counts the events of a worker."""
+    """Return the rows right before which numbers are missing.
+
+    Parameters
+    ----------
+    seq
+        Numbers of the rows of one worker, ascending, where its source counts events without gaps.
+
+    Returns
+    -------
+    array of int
+        Places of such rows, ascending. O(rows); O(1) where nothing is missing.
+    """
     if not len(seq) or seq[-1] - seq[0] == len(seq) - 1:
         return np.empty(0, np.int64)
     return np.flatnonzero(np.diff(seq) != 1) + 1

@@ -20,6 +20,7 @@ class BuildReport:
     """What a build did."""
 
     store: StoreInfo
+    """The committed state."""
     rows: dict[str, int]
     """Rows of every table."""
     committed: bool
@@ -32,7 +33,20 @@ class BuildReport:
 
 
 def nothing_to_do(base: StoreInfo, derive: Derive) -> BuildReport:
-    """Report of a state that was committed before; it is committed once more if there is more to derive from it."""
+    """Report of a state that was committed before.
+
+    Parameters
+    ----------
+    base
+        The state.
+    derive
+        Makes what is committed beside the graph: if that is new, the state is committed once more.
+
+    Returns
+    -------
+    BuildReport
+        `committed` says whether it was.
+    """
     now = commit_derived(base, derive)
     info = now or base
     rows = {name: sum(part.rows for part in info.parts(name)) for name in info.tables}

@@ -65,7 +65,18 @@ class Saved:
     """Files of the trace as they were: those that have not changed need not be opened again."""
 
     def known(self, run: Mapping[str, Any]) -> Known:
-        """Return what the plan of the next build takes from it; `run` as committed."""
+        """Return what the plan of the next build takes from it.
+
+        Parameters
+        ----------
+        run
+            As the commit has it.
+
+        Returns
+        -------
+        Known
+            How far each worker's log is done, which workers park, and the clocks.
+        """
         workers = self.state.workers
         return Known(
             run=run,
@@ -80,7 +91,13 @@ class Saved:
         )
 
     def content(self) -> bytes:
-        """Write it down; the state may not go on meanwhile."""
+        """Write it down; the state may not go on meanwhile.
+
+        Returns
+        -------
+        bytes
+            JSON, which `load` reads. The state must not change meanwhile.
+        """
         state = self.state
         epochs = EpochRows.merged(state.epochs).after(self.closed.last)._asdict()
         later_counts = self.result.after(self.closed)
@@ -312,7 +329,18 @@ def _clocks(entry: Mapping[str, Any]) -> ClockEstimate:
 
 
 def checksum(table: pa.Table) -> int:
-    """Return a number that tells a small table from another one."""
+    """Return a number that tells a small table from another one.
+
+    Parameters
+    ----------
+    table
+        Held in memory.
+
+    Returns
+    -------
+    int
+        CRC-32 of its schema and rows as Arrow writes them.
+    """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -63,12 +63,15 @@ class SliceRows(NamedTuple):
     """The rows of a slice, their messages matched as far as both ends lie in it."""
 
     rows: list[WorkerRows]
+    """Rows of each worker, ascending."""
     surveys: list[Survey]
     """The same workers."""
     sends: pl.DataFrame
     """As in `SliceScan`."""
     receives: pl.DataFrame
+    """The same."""
     readers: pl.DataFrame
+    """The same."""
 
 
 def read_slice(plan: RunPlan, part: Slice, *, with_details: bool = True) -> SliceRows:
@@ -87,6 +90,13 @@ def read_slice(plan: RunPlan, part: Slice, *, with_details: bool = True) -> Slic
     -------
     SliceRows
         Workers with rows in the slice, ascending.
+
+    Raises
+    ------
+    TraceFormatError
+        If a worker's log contradicts itself, or the slice does not fit in memory.
+    StoreConflictError
+        If the log is not the one that an earlier build has read.
     """
     check_memory(plan, part)
     rules = wait_rules(plan.rules)
@@ -131,6 +141,22 @@ def settled(plan: RunPlan, read: SliceRows, stitched: pl.DataFrame | None) -> Sl
 
 def read_rows(plan: RunPlan, worker: int, part: Slice, *, with_details: bool = True) -> WorkerRows:
     """Read the rows of a worker in a slice, and check that they do not contradict each other.
+
+    Parameters
+    ----------
+    plan
+        The build.
+    worker
+        Whose rows.
+    part
+        The slice, which names the worker.
+    with_details
+        As for `read_slice`.
+
+    Returns
+    -------
+    WorkerRows
+        One element per event, on the common clock; messages are not matched yet.
 
     Raises
     ------
@@ -300,13 +326,37 @@ def _spawns(rows: WorkerRows) -> list[Spawn]:
 
 
 def application_stack(rows: WorkerRows) -> Stack:
-    """Return the starts and stops of application activities that do not cancel each other, in order."""
+    """Return the starts and stops of application activities that do not cancel each other.
+
+    Parameters
+    ----------
+    rows
+        Of one worker.
+
+    Returns
+    -------
+    Stack
+        In the order of the log; stops have no position. O(rows).
+    """
     marks = application_marks(rows)
     return _stack(rows, marks, unbalanced(marks.starts, marks.number))
 
 
 def cut_by_gaps(rows: WorkerRows, before: Stack) -> Stack:
-    """Return the application activities that are open where rows are missing; `before` are those before all rows."""
+    """Return the application activities that are open where rows are missing.
+
+    Parameters
+    ----------
+    rows
+        Of one worker.
+    before
+        Those that are open before all rows.
+
+    Returns
+    -------
+    Stack
+        They end there.
+    """
     marks = application_marks(rows)
     gaps = np.flatnonzero(marks.number == EVERYTHING).tolist()
     cut: list[Open] = []

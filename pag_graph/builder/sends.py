@@ -31,14 +31,14 @@ class SendBook:
 
     Parameters
     ----------
-    columns
-        Columns `SENDS`, one row per send.
     readers
         Per send, by its vertex: the workers that have read it.
     early
         The same of sends that will be scanned again.
     spilled
         Sends that wait in files.
+    columns
+        Columns `SENDS`, one element per send.
 
     Attributes
     ----------
@@ -64,7 +64,15 @@ class SendBook:
         self.place: SendFiles | None = None
 
     def add(self, sends: pl.DataFrame, readers: pl.DataFrame) -> None:
-        """Add the sends that a slice could not match, and who read some of them there."""
+        """Add the sends that a slice could not match, and who read some of them there.
+
+        Parameters
+        ----------
+        sends
+            What a slice could not match, columns `SENDS`.
+        readers
+            Who read some of them there, columns `READERS`.
+        """
         if not sends.height:
             return
         for vertex, worker in readers.iter_rows():
@@ -82,11 +90,25 @@ class SendBook:
         self._new.append(columns)
 
     def find(self, receives: pl.DataFrame, horizon_ns: int) -> pl.DataFrame:
-        """Return which receives of a slice belong to sends of the book, columns `STITCHED`.
+        """Look up which receives of a slice belong to sends of the book.
 
-        Many sends may be under way, and few are read, so sends are looked up among receives. A key names its sender,
-        so that the first send that has it is the one with the lowest vertex. Who has read a message does not read it
-        again. What is not in memory is looked for in the files, where there are some.
+        Parameters
+        ----------
+        receives
+            Columns `RECEIVES`.
+        horizon_ns
+            What is sent later than so long after a read is not what was read.
+
+        Returns
+        -------
+        DataFrame
+            One row per receive whose send was found, columns `STITCHED`; the book keeps them until `take`.
+
+        Notes
+        -----
+        Many sends may be under way, and few are read, so sends are looked up among receives. A key names its sender, so
+        the first send that has it is the one with the lowest vertex. A worker that has read a message does not read it
+        again. What is not in memory is looked for in the files, where there are some. O(sends + receives).
         """
         if not receives.height:
             return _NONE
@@ -151,13 +173,26 @@ class SendBook:
         self._columns = {name: values[~early_sends] for name, values in columns.items()}
 
     def take(self, stitched: pl.DataFrame) -> None:
-        """Count that receives were found to belong to sends of the book."""
+        """Count that receives were found to belong to sends of the book.
+
+        Parameters
+        ----------
+        stitched
+            As from `find`.
+        """
         for vertex, worker in stitched.select("id", "worker").iter_rows():
             self._taken.setdefault(vertex, set()).add(worker)
             self.readers.setdefault(vertex, set()).add(worker)
 
     def columns(self) -> dict[str, I64]:
-        """Return all sends of the book, without what `take` counted."""
+        """Return all sends of the book that are in memory.
+
+        Returns
+        -------
+        dict
+            Columns `SENDS` as arrays, one element per send; reads that `take` counted are not subtracted from
+            `missing`.
+        """
         if self._new:
             parts = [self._columns, *self._new]
             self._columns = {name: np.concatenate([part[name] for part in parts]) for name in SENDS}
@@ -165,7 +200,13 @@ class SendBook:
         return self._columns
 
     def forget(self, done_rows: Mapping[int, int]) -> None:
-        """Forget sends that all receivers have read, if they lie in the rows that are done: so many per worker."""
+        """Forget sends that all receivers have read, if they lie in rows that are done.
+
+        Parameters
+        ----------
+        done_rows
+            Per worker: how many of its rows are done.
+        """
         if not self._taken:
             return
         columns = self.columns()
@@ -183,7 +224,15 @@ class SendBook:
     def decided(self, done_rows: Mapping[int, int]) -> SendBook:
         """Return the book of the rows that are done alone: what an append goes on from.
 
-        Sends behind them are scanned again; of those only the reads that are done are kept.
+        Parameters
+        ----------
+        done_rows
+            Per worker: how many of its rows are done.
+
+        Returns
+        -------
+        SendBook
+            A new one. Sends behind those rows are scanned again; only the reads of them that are done are kept.
         """
         self.forget(done_rows)
         columns = self.columns()
@@ -203,7 +252,13 @@ class SendBook:
         return book
 
     def unread(self) -> pl.DataFrame:
-        """Return the sends that were not read as often as they should be, columns `SENDS`."""
+        """Return the sends that were not read as often as they should be.
+
+        Returns
+        -------
+        DataFrame
+            By vertex, columns `SENDS`; those in files included.
+        """
         columns = dict(self.columns())
         if self.place is not None:
             parts = [*(sends.columns for sends in self.spilled.load(self.place)), columns]
@@ -216,14 +271,29 @@ class SendBook:
         return frame_of({name: values[order] for name, values in columns.items()}, SENDS)
 
     def first_unread_ns(self) -> int | None:
-        """Return when the first send was made that lacks a receive; None where each has all of them."""
+        """Return when the first send was made that lacks a receive; None where each has all of them.
+
+        Returns
+        -------
+        int or None
+            Nanoseconds since the run's origin; None where each send has all of its receives. No file is read.
+        """
         columns = self.columns()
         times = columns["t"][columns["missing"] > 0]
         first = [t for file in self.spilled.files for _, t, _ in file.first]
         return min([*first, *([int(times.min())] if len(times) else [])], default=None)
 
     def count_unread(self) -> tuple[int, tuple[int, int] | None]:
-        """Return how many sends `unread` would, and when and by which vertex the first was made; no file is read."""
+        """Count the sends that `unread` would return.
+
+        Returns
+        -------
+        count
+            How many there are.
+        first
+            When the first of them was sent (ns since the run's origin) and its vertex; None where there is none. No
+            file is read.
+        """
         columns = self.columns()
         taken_reads = np.array([len(self._taken.get(vertex, ())) for vertex in columns["id"].tolist()], np.int64)
         is_unread = columns["missing"] != taken_reads
@@ -240,6 +310,11 @@ class SendBook:
             Of the run.
         stitched
             Reads that `take` has not counted, as from `find`.
+
+        Returns
+        -------
+        dict
+            Per such worker: nanoseconds since the run's origin. O(workers x sends).
         """
         columns = self.columns()
         everyone, first_unread = columns["receiver"] == EVERYONE, {}
@@ -256,7 +331,13 @@ class SendBook:
         return first_unread
 
     def copy(self) -> SendBook:
-        """Return a book that stays as it is when this one goes on."""
+        """Return a book that stays as it is when this one goes on.
+
+        Returns
+        -------
+        SendBook
+            It shares the columns of sends, which nobody changes.
+        """
         copied = SendBook(self.columns(), self.readers, self.early, self.spilled)
         copied.place = self.place
         copied._taken = _copied(self._taken)

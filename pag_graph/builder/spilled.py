@@ -22,14 +22,36 @@ FILE_ROWS = 16_384
 
 
 class SendFiles(Protocol):
-    """Where such files are, as of `pag_graph.builder.made.Sink`."""
+    """Where such files are, as of `pag_graph.builder.sink.Sink`."""
 
     def write_sends(self, sends: pa.Table) -> str:
-        """Take sends; return what to ask for them by."""
+        """Take sends that wait.
+
+        Parameters
+        ----------
+        sends
+            Columns `SENDS`, and the list of workers that have read each.
+
+        Returns
+        -------
+        str
+            A name for `read_sends`.
+        """
         ...
 
     def read_sends(self, name: str) -> pa.Table:
-        """Return them."""
+        """Return sends that were taken.
+
+        Parameters
+        ----------
+        name
+            As from `write_sends`.
+
+        Returns
+        -------
+        Table
+            The same rows.
+        """
         ...
 
 
@@ -37,7 +59,9 @@ class SpilledFile(NamedTuple):
     """A file of sends, and what is known of those of them that still wait."""
 
     name: str
+    """As from `SendFiles.write_sends`."""
     rows: int
+    """How many of them still wait."""
     first: tuple[tuple[int, int, int], ...]
     """Per receiver: its number, or -1 for all; when the first send was made that it has not read; and the vertex."""
 
@@ -72,7 +96,22 @@ class Spilled:
         return sum(file.rows for file in self.files)
 
     def with_sends(self, columns: Mapping[str, I64], readers: Mapping[int, set[int]], place: SendFiles) -> Spilled:
-        """Return this with more sends, which are written to a file."""
+        """Write more sends to a file.
+
+        Parameters
+        ----------
+        columns
+            Columns `SENDS`, as arrays.
+        readers
+            Per send, by its vertex: the workers that have read it.
+        place
+            Where files are.
+
+        Returns
+        -------
+        Spilled
+            With the new file.
+        """
         reader_lists = pa.array(
             [sorted(readers.get(vertex, ())) for vertex in columns["id"].tolist()], pa.list_(pa.int64())
         )
@@ -80,7 +119,22 @@ class Spilled:
         return Spilled([*self.files, SpilledFile(name, len(columns["id"]), _first(columns))], self.back)
 
     def take_back(self, receives: pl.DataFrame, send_files: SendFiles) -> tuple[Spilled, list[Loaded]]:
-        """Return this without the sends of some receives, and these sends."""
+        """Look up the sends of receives, and take them back.
+
+        Parameters
+        ----------
+        receives
+            Columns `RECEIVES`.
+        send_files
+            Where files are. All of them are read.
+
+        Returns
+        -------
+        spilled
+            Without these sends.
+        loaded
+            The sends, a part per file that has some.
+        """
         files, back, loaded_sends = [], self.back, []
         for file in self.files:
             table = send_files.read_sends(file.name)
@@ -101,7 +155,18 @@ class Spilled:
         return Spilled(files, back), loaded_sends
 
     def load(self, send_files: SendFiles) -> list[Loaded]:
-        """Return all sends that wait."""
+        """Return all sends that wait.
+
+        Parameters
+        ----------
+        send_files
+            Where files are.
+
+        Returns
+        -------
+        list of Loaded
+            One part per file, in the order in which they were written.
+        """
         loaded_sends = []
         for file in self.files:
             table = send_files.read_sends(file.name)

@@ -25,19 +25,25 @@ if TYPE_CHECKING:
 
 
 class VertexAt(NamedTuple):
-    """A vertex of a worker."""
+    """A vertex of a worker, and where it lies."""
 
     pos: int
+    """Position on the worker."""
     t: int
+    """Nanoseconds since the run's origin."""
     epoch: int
+    """The epoch that it carries."""
 
 
 class RowAt(NamedTuple):
     """A row of a worker's log, as far as it tells the row from another one in its place."""
 
     seq: int
+    """Its number in the log."""
     t: int
+    """Nanoseconds since the run's origin."""
     epoch: int
+    """The epoch that it carries."""
     ends_epoch: int
     """1 where it is the end of its epoch."""
 
@@ -48,10 +54,15 @@ class Spawn(NamedTuple):
     worker: int
     """Who logged it."""
     child: int
+    """The worker that it starts."""
     pos: int
+    """Position of the row on the worker that logged it."""
     t: int
+    """Nanoseconds since the run's origin."""
     epoch: int
+    """The epoch that it carries."""
     seq: int
+    """Its number in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +72,9 @@ class WorkerScan:
     rows: tuple[int, int]
     """The first row, and the one after the last."""
     first: VertexAt | None
+    """Its first vertex here; None where there is none."""
     last: VertexAt | None
+    """Its last vertex here."""
     depth: int
     """What is still open, activations or a park that was cut off: the next slice cannot be understood without this."""
     activities: Stack
@@ -69,9 +82,11 @@ class WorkerScan:
     applications: Stack
     """The same of application activities."""
     last_row: RowAt | None
+    """Its last row here."""
     exit_ns: int | None
     """When the worker ended, if its log ends here with its exit."""
     parks: bool
+    """Whether it parks here."""
     wait: int | None = None
     """Position of the vertex that ends its last wait here, -1 if there is none; None where nobody asked, or where that
     takes what other slices know."""
@@ -82,7 +97,9 @@ class SliceScan:
     """What the build needs to know of a slice before it can assemble any."""
 
     number: int
+    """Number of the slice."""
     workers: Mapping[int, WorkerScan]
+    """Those with rows in it; of the last slice all."""
     epochs: EpochRows
     """What its rows say of epochs."""
     sends: pl.DataFrame
@@ -92,6 +109,7 @@ class SliceScan:
     readers: pl.DataFrame
     """Who read some of the sends, columns `pag_graph.builder.match.READERS`."""
     spawns: tuple[Spawn, ...]
+    """Rows that start workers."""
     operators: frozenset[int]
     """Operators that start or stop here, or get progress."""
     channels: frozenset[int]
@@ -105,7 +123,9 @@ class WorkerState:
     rows: int = 0
     """How many of its rows are done."""
     first: VertexAt | None = None
+    """Its very first vertex."""
     last: VertexAt | None = None
+    """The last one so far."""
     segment: int = -1
     """Position of the vertex that starts the open segment."""
     activities: Stack = ()
@@ -113,12 +133,27 @@ class WorkerState:
     applications: Stack = ()
     """Application activities that are open."""
     last_row: RowAt | None = None
+    """The last row that is done."""
     exit_ns: int | None = None
+    """When it ended, if its log says so (ns since the run's origin)."""
     parks: bool = False
     """Whether it ever parked."""
 
     def after(self, scan: WorkerScan, segment: int | None) -> WorkerState:
-        """Return where the worker stands after more of its rows; `segment` where that is another one than before."""
+        """Return where the worker stands after more of its rows.
+
+        Parameters
+        ----------
+        scan
+            What of its next rows reaches beyond them.
+        segment
+            Position of the vertex that starts the open segment; None where that is the same as before.
+
+        Returns
+        -------
+        WorkerState
+            A new one.
+        """
         return replace(
             self,
             rows=scan.rows[1],
@@ -142,16 +177,31 @@ class RunState:
     """Where a run stands."""
 
     workers: dict[int, WorkerState] = field(default_factory=dict)
+    """Per worker of which rows are done."""
     spawns: tuple[Spawn, ...] = ()
+    """Rows that start workers."""
     operators: frozenset[int] = frozenset()
+    """Operators that occurred so far."""
     channels: frozenset[int] = frozenset()
+    """Channels of data messages that occurred so far."""
     epochs: list[EpochRows] = field(default_factory=list)
     """As `SliceScan.epochs`, of epochs that are not closed."""
     sends: SendBook = field(default_factory=SendBook)
     """Sends that not all receivers have read. A fold adds those of a slice when it is scanned."""
 
     def worker(self, worker: int) -> WorkerState:
-        """Return where a worker stands."""
+        """Return where a worker stands.
+
+        Parameters
+        ----------
+        worker
+            Any number.
+
+        Returns
+        -------
+        WorkerState
+            `NOWHERE` of a worker of which nothing was read.
+        """
         return self.workers.get(worker, NOWHERE)
 
     @property
@@ -160,7 +210,16 @@ class RunState:
         return {worker: worker_state.rows for worker, worker_state in self.workers.items()}
 
     def add(self, scan: SliceScan, segments: Mapping[int, int]) -> None:
-        """Go on behind a slice, whose sends are in the book, in which these segments are open at the end."""
+        """Go on behind a slice.
+
+        Parameters
+        ----------
+        scan
+            The slice. Its sends are in the book already.
+        segments
+            Per worker: position of the vertex that starts the segment that is open at its end; workers whose segment
+            stays the same are absent.
+        """
         for worker, part in scan.workers.items():
             self.workers[worker] = self.worker(worker).after(part, segments.get(worker))
         self.spawns += scan.spawns
@@ -169,7 +228,13 @@ class RunState:
         self.epochs.append(scan.epochs)
 
     def copy(self) -> RunState:
-        """Return a state that stays as it is when this one goes on."""
+        """Return a state that stays as it is when this one goes on.
+
+        Returns
+        -------
+        RunState
+            A new one.
+        """
         return replace(self, workers=dict(self.workers), epochs=list(self.epochs), sends=self.sends.copy())
 
     @property
@@ -258,7 +323,20 @@ def births_of(spawns: Sequence[Spawn], first: Mapping[int, VertexAt], workers: S
 
 
 def lives_of(births: Mapping[int, Spawn], state: RunState) -> dict[int, Life]:
-    """Return the lives of workers with a birth or an exit."""
+    """Return the lives of workers with a birth or an exit.
+
+    Parameters
+    ----------
+    births
+        Per worker that was spawned: the row that did it.
+    state
+        Where the run stands.
+
+    Returns
+    -------
+    dict
+        Per such worker, ascending.
+    """
     exits = {
         worker: worker_state.exit_ns
         for worker, worker_state in state.workers.items()

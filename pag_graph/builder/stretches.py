@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.engine import Engine
     from pag_graph.builder.fold import Progress
-    from pag_graph.builder.made import Sink
     from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.builder.sink import Sink
 
 _LONGEST = 32
 """Slices of a stretch, at most: a task that fails does so much again, and two slices more are read for each."""
@@ -54,15 +54,17 @@ class Stretch:
     """Slices that are assembled and written; the last one of the run is scanned only."""
 
     scans: list[SliceScan] = field(default_factory=list)
+    """One per slice."""
     segments: list[Mapping[int, int]] = field(default_factory=list)
     """Per slice that was assembled: the open segments behind it."""
     results: list[SliceResult] = field(default_factory=list)
+    """One per slice that was assembled."""
     births: list[tuple[Slice, dict[int, Spawn]]] = field(default_factory=list)
     """Slices that were looked at, and who of those who begin in them was known to have been born."""
 
 
 def stretches(count: int, tasks: int) -> list[range]:
-    """Return the numbers of the slices that each task does, of so many tasks that all who run at a time have some.
+    """Divide slices among tasks: enough stretches that all tasks that run at a time have some.
 
     Parameters
     ----------
@@ -70,6 +72,11 @@ def stretches(count: int, tasks: int) -> list[range]:
         How many slices there are.
     tasks
         How many tasks run at the same time.
+
+    Returns
+    -------
+    list of range
+        Numbers of the slices of each stretch, in order; at most 32 of each.
     """
     parts = min(count, tasks * -(-count // (tasks * _LONGEST)))
     borders = [count * number // parts for number in range(parts + 1)]

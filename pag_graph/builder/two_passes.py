@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.engine import Engine
     from pag_graph.builder.fold import Progress
-    from pag_graph.builder.made import Sink
     from pag_graph.builder.plan import RunPlan, Slice
     from pag_graph.builder.scan import SliceRows
+    from pag_graph.builder.sink import Sink
     from pag_graph.builder.state import SliceScan
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.builder.follow import Follower
-from pag_graph.builder.made import StoreSink, Written
+from pag_graph.builder.sink import StoreSink, Written
 from pag_graph.errors import StoreNotFoundError, TraceFormatError
 from pag_graph.graph.run import Run
 from pag_graph.graph.snapshot import Snapshot, read_snapshot

@@ -15,7 +15,25 @@ if TYPE_CHECKING:
 
 
 def differs(before: StoreInfo, state: StoreInfo, table: str) -> bool:
-    """Say whether a table has other files in two states of a store."""
+    """Say whether a table has other files in two states of a store.
+
+    Parameters
+    ----------
+    before, state
+        Two committed states of a store.
+    table
+        Name of the table.
+
+    Returns
+    -------
+    bool
+        Reads both lists of files, none of the files.
+
+    Raises
+    ------
+    StoreError
+        If a log is damaged.
+    """
     return set(before.table(table).files) != set(state.table(table).files)
 
 
@@ -37,6 +55,11 @@ def rows_that_differ(before: StoreInfo | None, state: StoreInfo, table: str, col
     -------
     DataFrame
         The columns of rows that came or went; of a file that was written anew also those that are the same.
+
+    Raises
+    ------
+    StoreError
+        If a file is missing or damaged.
     """
     files_now = set(state.table(table).files)
     files_before = set() if before is None else set(before.table(table).files)

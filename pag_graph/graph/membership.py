@@ -27,7 +27,21 @@ _DENSE = 4
 
 
 def places(members: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, per number, its position among different members, -1 where it is none of them."""
+    """Return the place of numbers among different ones.
+
+    Parameters
+    ----------
+    members
+        Different integers, at least one, in any order.
+    numbers
+        What is looked for.
+
+    Returns
+    -------
+    array of int
+        Per number: its place among `members`, or -1. O(members + numbers), or with a logarithm where the members are
+        far apart.
+    """
     low = int(members.min())
     if int(members.max()) - low <= _DENSE * (len(members) + len(numbers)):
         # Epochs mostly count on by one: a table of all of them takes a quarter of the time of a search.
@@ -40,19 +54,58 @@ def places(members: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np
 
 
 def epochs_between(low: int, high: int) -> pl.Expr:
-    """Say of a file whether it can hold rows of some epochs."""
+    """Say of a file whether it can hold rows of some epochs.
+
+    Parameters
+    ----------
+    low, high
+        The first and the last of these epochs.
+
+    Returns
+    -------
+    Expr
+        A condition for `StoreInfo.parts`.
+    """
     return (pl.col("max_epoch") >= low) & (pl.col("min_epoch") <= high)
 
 
 def can_touch(lowest_epoch: int, end_ns: int, after_ns: int = -1) -> pl.Expr:
-    """Say of a file of edges whether any of them can touch a stretch of time (see `_touches`)."""
+    """Say of a file of edges whether any of them can touch a stretch of time.
+
+    Parameters
+    ----------
+    lowest_epoch
+        No event in the stretch or after it has a lower epoch.
+    end_ns
+        Where it ends (ns since the run's origin).
+    after_ns
+        It begins right after this instant.
+
+    Returns
+    -------
+    Expr
+        A condition for `StoreInfo.parts`; true of more files than needed, never of fewer.
+    """
     may_overlap = (pl.col("max_epoch") >= lowest_epoch) & (pl.col("min_start_ns") <= end_ns)
     lasts = pl.max_horizontal("max_duration_ns", 0)
     return (may_overlap | (pl.col("min_duration_ns") < 0)) & (pl.col("max_start_ns") + lasts > after_ns)
 
 
 def near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr, pl.Expr]:
-    """Say of files and of edges whether any of the windows may show them."""
+    """Say of files and of edges whether any of the windows may show them.
+
+    Parameters
+    ----------
+    run, windows, belongs
+        As for `pag_graph.graph.tiling.read_tiling`.
+
+    Returns
+    -------
+    files
+        A condition for `StoreInfo.parts`.
+    rows
+        A condition on columns of `PAG_EDGES`; true of more edges than needed, never of fewer.
+    """
     if run.epochs_are_islands:
         epochs = [window.epoch or 0 for window in windows]
         return epochs_between(min(epochs), max(epochs)), pl.col("epoch").is_in(epochs)
@@ -66,12 +119,37 @@ def near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr
 
 
 def epochs_of(windows: Sequence[Window]) -> I64:
-    """Return the epochs of windows of epochs."""
+    """Return the epochs of windows of epochs.
+
+    Parameters
+    ----------
+    windows
+        All of them have an epoch.
+
+    Returns
+    -------
+    array of int64
+        Per window.
+    """
     return np.array([window.epoch for window in windows], np.int64)
 
 
 def labels(run: Run, epochs: I64) -> tuple[I64, I64]:
-    """Return the first and the last epoch that rows of `epochs` stand for, of those with these numbers."""
+    """Say which epochs are counted with those that have a window.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    epochs
+        Numbers of epochs with rows in the table `epochs`.
+
+    Returns
+    -------
+    low, high
+        Per epoch: the first and the last one that its row stands for. It stands for all after the row before it; where
+        the run ends with it, also for later ones.
+    """
     # A row stands for all epochs after the row before it; where the run ends with the last one, also for later ones. A
     # run that is being followed goes on: events of later epochs belong to windows that are not known yet.
     epoch_ids = run.epochs["epoch"].to_numpy()

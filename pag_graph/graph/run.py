@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
-from pag_graph.graph import needs
-from pag_graph.graph.membership import epochs_between
-from pag_graph.graph.peers import peers_of, time_in_operators
+from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.run_tables import RunTables
 from pag_graph.graph.snapshot import read_snapshot, read_snapshots
 from pag_graph.graph.window import STRETCH, Window, two_instants, whole_number
-from pag_graph.model.enums import EpochRole, RuleSet
-from pag_graph.model.units import printable
+from pag_graph.model.enums import EpochRole
 from pag_graph.store.delta import REMOVED, Removed
 from pag_graph.store.readers import open_held
-from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -33,35 +29,66 @@ if TYPE_CHECKING:
 
 FEWEST = 100_000
 """Edges for which another task is worth its start."""
-_LAST = 2**63 - 1
-"""No epoch comes after it."""
 _MOST_WINDOWS = 100_000
 """Windows of a series: each costs a look at the edges of all."""
 
 
-class Run:
+class Run(RunTables):
     """A committed run, for reading.
 
     Parameters
     ----------
     path
         Directory of the store.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If nothing is committed there.
+    FormatVersionError
+        If it was written in another version of contract 2.
+    StoreError
+        If its log is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         # The hold keeps the version's files from being cleaned away while somebody reads them.
-        self.info, self._hold = open_held(path)
-        self._scans: dict[str, pl.LazyFrame] = {}
+        info, self._hold = open_held(path)
+        super().__init__(info)
 
     @classmethod
     def of(cls, info: StoreInfo, hold: Hold | None = None) -> Run:
-        """Return the run of a state that is known already: an older one, or one that is about to be committed."""
+        """Return the run of a state that is known: an older one, or one that is about to be committed.
+
+        Parameters
+        ----------
+        info
+            The state.
+        hold
+            Keeps its files from being cleaned away; None for a state that nobody removes meanwhile.
+
+        Returns
+        -------
+        Run
+            Reads nothing.
+        """
         run = cls.__new__(cls)
         run.info, run._hold, run._scans = info, hold, {}  # noqa: SLF001  (its own)
         return run
 
     def until(self, last: int) -> Run:
-        """Return the same run with the windows of the epochs up to one, and no later ones; its edges are all there."""
+        """Return the same run without the windows of later epochs.
+
+        Parameters
+        ----------
+        last
+            An epoch.
+
+        Returns
+        -------
+        Run
+            With the windows of epochs up to it; its edges are all there.
+        """
         run = self._of_same(self.info)
         run.epochs = self.epochs.filter(pl.col("epoch") <= last)
         return run
@@ -110,127 +137,6 @@ class Run:
         """Return number and start of the epochs in which a column is not less than something."""
         rows = self.scan("epochs", pl.col(f"max_{column}") >= least).filter(pl.col(column) >= least)
         return rows.select("epoch", "start_ns").collect()
-
-    @property
-    def rules(self) -> RuleSet:
-        """Rule set that the run was built with: a name, for people. What follows from it, the properties below say."""
-        return RuleSet(self.info.run["rules"])
-
-    @property
-    def aligned(self) -> bool:
-        """Whether all instants are of one clock, so that times of different workers can be compared."""
-        return needs.aligned(self.rules)
-
-    @property
-    def epochs_are_islands(self) -> bool:
-        """Whether no edge leads from one epoch into another, so that an epoch is the whole window."""
-        return needs.epochs_are_islands(self.rules)
-
-    @property
-    def one_dataflow(self) -> bool:
-        """Whether all workers run the same: else the source stated what each did, and they can be anything."""
-        return needs.one_dataflow(self.rules)
-
-    @property
-    def has_traffic(self) -> bool:
-        """Whether there is the table `traffic`, which stores of earlier releases lack."""
-        return TRAFFIC in self.info.tables
-
-    def require_aligned(self, what: str, hint: str = "Build the trace with `--rules timely`.") -> None:
-        """Refuse what compares times of different workers, where that means nothing.
-
-        Parameters
-        ----------
-        what
-            What needs aligned clocks, as the beginning of a sentence.
-        hint
-            What to do instead.
-
-        Raises
-        ------
-        UnsupportedPlanError
-            If every worker keeps its own clock.
-        """
-        if not self.aligned:
-            message = f"{what}, and runs of the rule set {self.rules} keep every worker's own."
-            raise UnsupportedPlanError(message, hint)
-
-    def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
-        """Return a lazy frame over one of the store's tables, as committed (see `StoreInfo.scan`)."""
-        # If a whole table was asked for, all of its files are checked.
-        if table in self._scans:
-            return self._scans[table]
-        frame = self.info.scan(table, near)
-        if near is None:
-            self._scans[table] = frame
-        return frame
-
-    def between(self, table: str, low: int, high: int) -> pl.LazyFrame:
-        """Return the rows of a table with a column `epoch` that is between two numbers, both included."""
-        return self.scan(table, epochs_between(low, high)).filter(pl.col("epoch").is_between(low, high))
-
-    @cached_property
-    def epochs(self) -> pl.DataFrame:
-        """Rows of `PAG_EPOCHS`, in time order."""
-        removed = self.info.removed
-        rows = self.scan("epochs") if removed is None else self.between("epochs", removed.last_epoch + 1, _LAST)
-        return rows.sort("epoch").collect()
-
-    @cached_property
-    def operators(self) -> pl.DataFrame:
-        """Rows of `TRACE_OPERATORS`."""
-        return self.scan("operators").collect()
-
-    @cached_property
-    def channels(self) -> pl.DataFrame:
-        """Rows of `TRACE_CHANNELS`."""
-        return self.scan("channels").collect()
-
-    @cached_property
-    def workers(self) -> list[int]:
-        """Numbers of all workers, ascending."""
-        return sorted(self.scan("workers").collect()["worker"].to_list())
-
-    @cached_property
-    def worker_names(self) -> dict[int, str]:
-        """What people call the workers that have a name, as it can be printed."""
-        rows = self.scan("workers").collect()
-        name_rows = rows.drop_nulls("name").select("worker", "name").iter_rows() if "name" in rows.columns else ()
-        return {worker: printable(name) for worker, name in name_rows if name}
-
-    def worker_label(self, worker: int) -> str:
-        """Return how to speak of a worker: ``window-0 (worker 3)``, or ``worker 3`` where it has no name."""
-        name = self.worker_names.get(worker)
-        return f"worker {worker}" if name is None else f"{name} (worker {worker})"
-
-    @cached_property
-    def peers(self) -> dict[int, int]:
-        """Per worker: the lowest of those that it can be compared with, because they run the same (see `peers_of`).
-
-        Where the source does not state what its workers do, they all run one dataflow.
-        """
-        if self.one_dataflow:
-            return dict.fromkeys(self.workers, self.workers[0])
-        return peers_of(self.workers, time_in_operators(self.scan("edges")))
-
-    def peer_group(self, worker: int) -> list[int]:
-        """Return the workers that a worker can be compared with, itself included, ascending."""
-        return [peer for peer, group in self.peers.items() if group == self.peers[worker]]
-
-    @property
-    def unlike(self) -> bool:
-        """Whether there are workers that cannot be compared with each other."""
-        return len(set(self.peers.values())) > 1
-
-    @property
-    def begin_ns(self) -> int:
-        """Where the first window opens: the run's origin, or where what a follower has removed of it ends."""
-        return 0 if self.info.removed is None else self.info.removed.end_ns
-
-    @property
-    def end_ns(self) -> int:
-        """The run's end."""
-        return int(self.info.run["end_ns"])
 
     def window(
         self,
@@ -287,11 +193,38 @@ class Run:
         )
 
     def choose(self, **choice: Any) -> Window:
-        """Return the window that is meant (see `window`); the slowest round where nothing is chosen."""
+        """Return the window that is meant.
+
+        Parameters
+        ----------
+        **choice
+            Arguments of `window`; None says nothing.
+
+        Returns
+        -------
+        Window
+            The slowest round where nothing is chosen.
+
+        Raises
+        ------
+        InvalidParameterError
+            As of `window`.
+        """
         return self.window(**choice) if any(value is not None for value in choice.values()) else self.slowest()
 
     def windows(self, epochs: Collection[int] | None = None) -> list[Window]:
-        """Return the windows of all epochs, or of some, in time order."""
+        """Return the windows of epochs.
+
+        Parameters
+        ----------
+        epochs
+            Numbers of epochs; None for all.
+
+        Returns
+        -------
+        list of Window
+            In time order; epochs without a row in the table `epochs` are left out.
+        """
         rows = self.epochs.with_row_index("number")
         if epochs is not None:
             rows = rows.filter(pl.col("epoch").is_in(list(epochs)))
@@ -365,7 +298,13 @@ class Run:
         return self.whole is self or self.whole._one_round  # noqa: SLF001  (its own)
 
     def slowest(self) -> Window:
-        """Return the longest round (ties: the first); startup or shutdown only where the run has no round."""
+        """Return the longest round.
+
+        Returns
+        -------
+        Window
+            Ties: the first one. Startup or shutdown only where the run has no round.
+        """
         rounds = self.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
         ranked = (rounds if rounds.height else self.epochs).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
         return self.window(epoch=ranked.sort("span", "epoch", descending=[True, False])["epoch"][0])
@@ -402,7 +341,20 @@ class Run:
         return self.stretch(start_ns, end_ns)
 
     def stretch(self, start_ns: int, end_ns: int, **more: Any) -> Window:
-        """Return the window between two instants of the run, unchecked; it may have no length."""
+        """Return the window between two instants of the run.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            Nanoseconds since the run's origin; the window may have no length.
+        **more
+            Other fields of `Window`.
+
+        Returns
+        -------
+        Window
+            Nothing is checked.
+        """
         lowest = self._lowest_epochs(np.array([start_ns]))
         return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=int(lowest[0]), **more)
 
@@ -420,20 +372,54 @@ class Run:
         return np.asarray(lowest_after[count], dtype=np.int64)
 
     def snapshot(self, window: Window) -> Snapshot:
-        """Read the part of the graph that a window shows (see `pag_graph.graph.snapshot.read_snapshot`)."""
+        """Read the part of the graph that a window shows.
+
+        Parameters
+        ----------
+        window
+            One of the run's windows.
+
+        Returns
+        -------
+        Snapshot
+            As `pag_graph.graph.snapshot.read_snapshot` says.
+        """
         return read_snapshot(self, window)
 
     def snapshots(self, windows: Sequence[Window]) -> Iterator[Snapshot]:
-        """Read once what many windows show together (see `pag_graph.graph.snapshot.read_snapshots`)."""
+        """Read once what many windows show together.
+
+        Parameters
+        ----------
+        windows
+            Any of the run's windows.
+
+        Yields
+        ------
+        Snapshot
+            As `pag_graph.graph.snapshot.read_snapshots` says: one per window, in their order.
+        """
         return read_snapshots(self, windows)
 
     def stretches(
         self, windows: Sequence[Window], edges: int = STRETCH, *, tasks: int = 1
     ) -> Iterator[Sequence[Window]]:
-        """Divide windows into lists of neighbours that show about so many edges together, one window at least.
+        """Divide windows into lists of neighbours that show about so many edges together.
 
-        Where that gives fewer than `tasks` lists they are shorter, though not by much where there is little to do. The
-        windows of a list are in time order, unless epochs are islands, which have none.
+        Parameters
+        ----------
+        windows
+            In time order, unless epochs are islands, which have none.
+        edges
+            About how many edges the windows of a list show.
+        tasks
+            How many lists there are to be, at least; they are shorter then, though not by much where there is little to
+            do.
+
+        Yields
+        ------
+        sequence of Window
+            One window at least. Those of a list neither begin nor end before the one before, unless epochs are islands.
         """
         all_edges = int(self.epochs["edges"].sum()) or 1
         edges = min(edges, max(FEWEST, -(-all_edges // tasks)))

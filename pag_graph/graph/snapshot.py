@@ -128,7 +128,9 @@ class Snapshot:
     """The edges that a window shows, as stored; analyses cut them at its borders."""
 
     run: Run
+    """The run that it is of."""
     window: Window
+    """What it shows."""
     edges: pl.DataFrame
     """Rows of `PAG_EDGES` that touch the window."""
     within: Snapshot | None = None
@@ -194,6 +196,11 @@ class Snapshot:
             and `dst` ``-2 - 2 * worker``: one vertex per worker at the window's start and one at its end. A cut that
             leaves nothing leaves no edge; what has no length at the window's start belongs to the window before. A
             message that was read before it was sent is kept only where no border cuts it.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If the run's clocks are not aligned.
         """
         self.run.require_aligned("Edges are cut at instants of one clock")
         low, high = pl.lit(self.window.start_ns), pl.lit(self.window.end_ns)
@@ -214,7 +221,13 @@ class Snapshot:
         return cut.filter(is_kept).sort("dst", "src", "edge_dst", "edge_src")
 
     def vertices(self) -> pa.Table:
-        """Return the vertices that the edges touch, rows of `PAG_VERTICES` sorted by `id`."""
+        """Return the vertices that the edges touch.
+
+        Returns
+        -------
+        Table
+            One row of `PAG_VERTICES` per vertex, sorted by `id`. Reads the files of the epochs that the edges carry.
+        """
         ids = pl.concat([self.edges["src"], self.edges["dst"]]).unique()
         # A message can lead into a lower epoch: workers are not in step.
         epochs = pl.concat([self.edges["src_epoch"], self.edges["epoch"]]).to_numpy()

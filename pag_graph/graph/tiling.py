@@ -44,7 +44,9 @@ class Tiling:
     """Edges of several windows: a block for each, sorted by `dst`, local edges first, and `src`."""
 
     run: Run
+    """The run that they are of."""
     windows: Sequence[Window]
+    """One per block."""
     first: I64
     """Shape (windows + 1,): where each block begins."""
     edges: pl.DataFrame
@@ -56,15 +58,48 @@ class Tiling:
         return np.repeat(np.arange(len(self.windows)), np.diff(self.first))
 
     def number(self, column: str) -> I64:
-        """Return a column of integers; -1 where it is null."""
+        """Return a column of integers.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+
+        Returns
+        -------
+        array of int64
+            Per edge; -1 where it is null.
+        """
         return np.asarray(self.edges[column].fill_null(-1).to_numpy(), dtype=np.int64)
 
     def is_type(self, *kinds: ActivityType) -> Bools:
-        """Say per edge whether it is of one of the types."""
+        """Say per edge whether it is of one of the types.
+
+        Parameters
+        ----------
+        *kinds
+            Types of edges.
+
+        Returns
+        -------
+        array of bool
+            Per edge.
+        """
         return is_type(self.edges, *kinds)
 
     def parts(self, edges: int) -> list[Tiling]:
-        """Divide it into tilings of windows that follow each other, of about so many edges, one window at least."""
+        """Divide it into tilings of windows that follow each other.
+
+        Parameters
+        ----------
+        edges
+            About how many edges a part has; one window at least.
+
+        Returns
+        -------
+        list of Tiling
+            In their order. Edges are not copied.
+        """
         first = self.first
         # A part ends with the window in which it becomes full, and no part has only windows without edges.
         full = np.searchsorted(first, np.arange(edges, first[-1], edges))
@@ -81,7 +116,20 @@ class Tiling:
 
 
 def is_type(edges: pl.DataFrame, *kinds: ActivityType) -> Bools:
-    """Say per edge, its `type` as `TYPES`, whether it is of one of the types."""
+    """Say per edge whether it is of one of the types.
+
+    Parameters
+    ----------
+    edges
+        Has the column `type` as `TYPES`.
+    *kinds
+        Types of edges.
+
+    Returns
+    -------
+    array of bool
+        Per edge. O(edges x kinds).
+    """
     number, matches = edges["type"].to_physical().to_numpy(), np.zeros(edges.height, np.bool_)
     # A few comparisons of bytes take a tenth of the time of a look-up in a table.
     for kind in kinds:
@@ -186,7 +234,20 @@ def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs:
 
 
 def ranks(values: I64) -> tuple[I64, I64]:
-    """Return the rank of every number, and the numbers, sorted, each once."""
+    """Return the rank of every number among those that occur.
+
+    Parameters
+    ----------
+    values
+        Integers.
+
+    Returns
+    -------
+    rank
+        Per value, from 0.
+    distinct
+        The values that occur, ascending. O(values), or O(values log values) where they are far apart.
+    """
     if not len(values):
         return values, values
     low, high = int(values.min()), int(values.max())

@@ -27,10 +27,13 @@ class Lag(NamedTuple):
     size: int
     """Epochs of at least so many events, and fewer than ten times as many; 0: all epochs."""
     epochs: int
+    """How many epochs there are."""
     p50_ns: int
     """At least half of the epochs took no longer."""
     p99_ns: int
+    """At least 99 of 100 epochs took no longer."""
     max_ns: int
+    """No epoch took longer."""
 
 
 def lags(timings: pa.Table, *, by_size: bool = False) -> list[Lag]:
@@ -68,7 +71,20 @@ def _rank(count: int, percent: int) -> int:
 
 
 def distribution(timings: pa.Table, span: str) -> list[tuple[int, float]]:
-    """Return the distribution of one step's time: per value, ascending, the share of epochs that took no longer."""
+    """Return the distribution of one step's time.
+
+    Parameters
+    ----------
+    timings
+        Rows of `TIMINGS`.
+    span
+        Out of `SPANS`.
+
+    Returns
+    -------
+    list of tuple
+        Per time that occurs, ascending: nanoseconds, and the share of epochs that took no longer.
+    """
     begin, end = SPANS[span]
     values, counts = np.unique(timings[end].to_numpy() - timings[begin].to_numpy(), return_counts=True)
     shares = np.cumsum(counts) / max(counts.sum(), 1)

@@ -21,10 +21,13 @@ class Window:
     """
 
     start_ns: int
+    """Nanoseconds since the run's origin, as `end_ns`."""
     end_ns: int
+    """The last instant of the window."""
     epoch: int | None = None
     """Epoch that the window is the round (or startup, or shutdown) of; without a role, its latency window."""
     role: EpochRole | None = None
+    """Which window of the epoch it is, if it is one."""
     end_vertex: int | None = None
     """Vertex that closes the window, where one is defined."""
     lowest_epoch: int = 0
@@ -40,11 +43,33 @@ class Window:
         return self.start_ns - (self.start_ns == 0 and not self.follows)
 
     def holds(self, t_ns: Any) -> Any:
-        """Return the condition that an instant lies in the window, for a number or an expression of any engine."""
+        """Return the condition that an instant lies in the window.
+
+        Parameters
+        ----------
+        t_ns
+            Nanoseconds since the run's origin: a number, or an expression of any engine.
+
+        Returns
+        -------
+        bool or expression
+            As `t_ns` is.
+        """
         return (t_ns > self.after_ns) & (t_ns <= self.end_ns)
 
     def begins_and_ends_before(self, other: Window) -> bool:
-        """Say whether another window neither begins nor ends earlier; the two may overlap."""
+        """Say whether another window neither begins nor ends earlier.
+
+        Parameters
+        ----------
+        other
+            It may overlap this one.
+
+        Returns
+        -------
+        bool
+            Also true of the same window.
+        """
         return self.after_ns <= other.after_ns and self.end_ns <= other.end_ns
 
     @property
@@ -79,6 +104,18 @@ class Window:
 def whole_number(value: Any, name: str) -> int:
     """Return a whole number that somebody gave, such as an epoch.
 
+    Parameters
+    ----------
+    value
+        What was given; numbers of NumPy and Arrow are whole numbers too, truth values are not.
+    name
+        What it is called, for the message.
+
+    Returns
+    -------
+    int
+        The same number.
+
     Raises
     ------
     InvalidParameterError
@@ -93,6 +130,16 @@ def whole_number(value: Any, name: str) -> int:
 
 def two_instants(between: Any) -> tuple[int, int]:
     """Return the ends of a free window.
+
+    Parameters
+    ----------
+    between
+        What was given.
+
+    Returns
+    -------
+    start, end
+        Nanoseconds; their order is not checked.
 
     Raises
     ------

@@ -14,7 +14,18 @@ _SHORTEST_TOKEN = 16
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine reaches a host."""
+    """Say whether only this machine reaches a host.
+
+    Parameters
+    ----------
+    host
+        A name or an address.
+
+    Returns
+    -------
+    bool
+        False for any name but ``localhost``, whatever it leads to: it is not looked up.
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -23,6 +34,16 @@ def is_loopback(host: str) -> bool:
 
 def read_token(file: Path) -> str:
     """Read a secret from a file that nobody else may read.
+
+    Parameters
+    ----------
+    file
+        Holds the secret alone; space around it does not count.
+
+    Returns
+    -------
+    str
+        At least 16 letters, digits and signs of ASCII.
 
     Raises
     ------

@@ -22,7 +22,9 @@ class StoreCheck:
     """What reading all of a store shows."""
 
     files: int
+    """Files of tables that were read."""
     size_bytes: int
+    """Their sizes, summed."""
     unchecked: int
     """Files of releases that kept no checksums; only their sizes and numbers of rows can be compared."""
     damaged: Sequence[StoreError]
@@ -30,7 +32,23 @@ class StoreCheck:
 
 
 def keeps_checksums(info: StoreInfo) -> bool:
-    """Tell whether all of a store can be checked: releases before this one kept no checksums."""
+    """Tell whether all of a store can be checked: releases before this one kept no checksums.
+
+    Parameters
+    ----------
+    info
+        A committed state.
+
+    Returns
+    -------
+    bool
+        True if every list of files and every file has a checksum. Reads the logs of all tables.
+
+    Raises
+    ------
+    StoreError
+        If a log is damaged.
+    """
     return info.digests is not None and all(
         part.checksum is not None for name in ALL_TABLES for part in info.table(name).files.values()
     )

@@ -16,13 +16,11 @@ from pag_graph.store.delta import (
     APP,
     CHECKSUM_KEY,
     COMMIT_KEY,
-    DIGEST_SIGN,
     LIVE,
     STAGING,
     StoreInfo,
     checksum_of,
     committed_state,
-    digest,
     info_of,
     read_content,
     tables_of,
@@ -35,8 +33,9 @@ from pag_graph.store.delta_log import (
     note_newest,
     read_next,
     read_state,
-    write_version,
 )
+from pag_graph.store.delta_writing import write_version
+from pag_graph.store.digests import DIGEST_SIGN, digest
 from pag_graph.store.durable import to_disk
 from pag_graph.store.maker import maker
 from pag_graph.store.parts import check_sizes, damaged

@@ -47,18 +47,26 @@ class Swap(NamedTuple):
     """Files in whose place others come."""
 
     added: tuple[PartFile, ...]
+    """Files that come."""
     removed: tuple[PartFile, ...]
+    """Files that go, as they are in the table now."""
     same_rows: bool = True
     """Whether all rows of those that go are in those that come."""
 
 
 def due(parts: Sequence[PartFile]) -> list[PartFile]:
-    """Return the files of a table that are to become one, the oldest first; none while there are few of each class.
+    """Return the files of a table that are to become one, the oldest first.
 
     Parameters
     ----------
     parts
         Files of a table that stay, in the order in which they came.
+
+    Returns
+    -------
+    list of PartFile
+        At most `FILES`, of one class, with at most `MOST_ROWS` rows together; none while there are few of each class.
+        O(parts).
     """
     classes: dict[int, list[PartFile]] = {}
     for part in parts:
@@ -95,6 +103,11 @@ def join(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
         Out of `TABLES`.
     parts
         Its files; each is compared with what was committed.
+
+    Returns
+    -------
+    Swap
+        One file in the place of all of `parts`, its rows in the order of `TABLES`; nothing is committed.
 
     Raises
     ------
@@ -140,7 +153,18 @@ class Compaction:
         """Why files could not be joined the last time, if so; it is tried again."""
 
     def ready(self, *, wait: bool = False) -> dict[str, Swap]:
-        """Return, per table, what the next commit may swap: nothing while a file is being written, unless `wait`."""
+        """Take what the next commit may swap.
+
+        Parameters
+        ----------
+        wait
+            Whether to wait for a file that is being written.
+
+        Returns
+        -------
+        dict
+            Per table its swap; empty while a file is being written, or if it could not be (`trouble` says why).
+        """
         if self._work is None or not (wait or self._work.done()):
             return {}
         work, self._work = self._work, None

@@ -18,7 +18,10 @@ GROWING = (*SLICED, "findings", "epochs")
 
 
 class About(TypedDict):
-    """What a commit says of itself and of the state before it, as `pag_graph.store.commit.commit` takes it."""
+    """What a commit says of itself and of the state before it.
+
+    They are arguments of `pag_graph.store.commit.commit`, which explains them.
+    """
 
     run: Mapping[str, Any]
     closed_epochs: int

@@ -32,11 +32,12 @@ from pag_graph.store.delta_log import (
     read_state,
     read_tip,
 )
+from pag_graph.store.digests import is_digest
 from pag_graph.store.parts import BOUNDS, bounds, check_parts, damaged
 from pag_graph.store.traffic import SINCE, TRAFFIC, summed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pag_graph.store.parts import PartFile
@@ -52,9 +53,6 @@ COMMIT_KEY, CHECKSUM_KEY = "pag_graph", "pag_graph_checksum"
 """Where a Delta commit keeps what it says, and the checksum of that."""
 APP = "pag-graph/"
 """How this package signs the transactions of Delta's log."""
-DIGEST_SIGN = "+"
-"""How a `digest` begins that is a sum."""
-_SUMS = 2**128
 
 
 class Removed(NamedTuple):
@@ -73,6 +71,7 @@ class StoreInfo:
     """A committed state of a store: what was built, from what, and which versions of the tables belong together."""
 
     path: Path
+    """Directory of the store."""
     run: Mapping[str, Any]
     """Identity and provenance of the run, as `RunPlan.metadata` gives it."""
     versions: Mapping[str, int]
@@ -131,7 +130,7 @@ class StoreInfo:
             if (
                 name in self.versions
                 and self.digests is not None
-                and not _is_digest(self.digests.get(name), state.files.values())
+                and not is_digest(self.digests.get(name), state.files.values())
             ):
                 raise damaged(
                     commit_file(self.path / name, self.versions[name]),
@@ -141,7 +140,18 @@ class StoreInfo:
         return self._tables[name]
 
     def known(self, name: str) -> TableState | None:
-        """Return what `table` does if that needs no look at the log."""
+        """Return what a table holds, if that needs no look at the log.
+
+        Parameters
+        ----------
+        name
+            Out of `ALL_TABLES`.
+
+        Returns
+        -------
+        TableState or None
+            None where `table` would have to read.
+        """
         return self._tables.get(name)
 
     def tip(self, name: str) -> TableState:
@@ -188,7 +198,24 @@ class StoreInfo:
         return [parts[index] for index in self.bounds(name).filter(near.fill_null(value=True))["_at"]]
 
     def bounds(self, name: str) -> pl.DataFrame:
-        """Return the least and the largest value of each column of integers: per file ``min_X`` and ``max_X``."""
+        """Return the least and the largest value of each column of integers, per file.
+
+        Parameters
+        ----------
+        name
+            Out of `ALL_TABLES`.
+
+        Returns
+        -------
+        DataFrame
+            One row per file, in the order of `parts`: ``_at``, its place there, and ``min_X`` and ``max_X`` for each
+            column X of integers; null where the statistics do not tell.
+
+        Raises
+        ------
+        StoreError
+            If the log is damaged.
+        """
         rows = [bounds(name, part.statistics) for part in self.table(name).files.values()]
         return pl.DataFrame(rows, schema=BOUNDS[name], orient="row").with_row_index("_at")
 
@@ -251,46 +278,19 @@ _POLARS = {name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) 
 
 
 def tables_of(format_version: int) -> tuple[str, ...]:
-    """Return the names of the graph's tables that a store of a version of contract 2 has."""
-    return tuple(name for name in STORE_TABLES if name != TRAFFIC or format_version >= SINCE)
-
-
-def digest(
-    files: Iterable[PartFile], *, digest_of_others: str = f"{DIGEST_SIGN}0", removed: Iterable[PartFile] = ()
-) -> str:
-    """Return a checksum over the names, sizes and statistics of files, in whatever order.
+    """Return the names of the graph's tables that a store of a version of contract 2 has.
 
     Parameters
     ----------
-    files
-        The files.
-    digest_of_others
-        The checksum of other files that are there as well: sums of numbers of 128 bits add up.
-    removed
-        Files among those others that are not there.
+    format_version
+        From 1.
 
     Returns
     -------
-    str
-        A sign that it is a sum, and its hexadecimal digits.
+    tuple of str
+        In the order of `STORE_TABLES`.
     """
-    total = int(digest_of_others.removeprefix(DIGEST_SIGN), 16) + sum(map(_number, files)) - sum(map(_number, removed))
-    return f"{DIGEST_SIGN}{total % _SUMS:032x}"
-
-
-def _number(part: PartFile) -> int:
-    return int.from_bytes(hashlib.blake2b(_line(part).encode(), digest_size=16).digest(), "big")
-
-
-def _line(part: PartFile) -> str:
-    return f"{part.path}\t{part.size_bytes}\t{part.statistics}\n"
-
-
-def _is_digest(recorded: str | None, files: Iterable[PartFile]) -> bool:
-    if recorded is not None and not recorded.startswith(DIGEST_SIGN):
-        # As builds wrote it that could not add to it.
-        return recorded == hashlib.blake2b("".join(sorted(map(_line, files))).encode(), digest_size=16).hexdigest()
-    return recorded == digest(files)
+    return tuple(name for name in STORE_TABLES if name != TRAFFIC or format_version >= SINCE)
 
 
 def open_store(path: Path) -> StoreInfo:
@@ -324,7 +324,25 @@ def open_store(path: Path) -> StoreInfo:
 
 
 def committed_state(path: Path) -> StoreInfo | None:
-    """Do as `open_store`, but return None where nothing is committed."""
+    """Read the latest committed state of a store, if there is one.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+
+    Returns
+    -------
+    StoreInfo or None
+        As of `open_store`; None where nothing is committed. Reads the log of one small table.
+
+    Raises
+    ------
+    StoreError
+        If the log is damaged, or another program wrote a table of that name there.
+    FormatVersionError
+        If it was written in another version of contract 2.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
     directory = path / "epochs"
     # In this order: a version that is noted exists when it is looked for.
     noted = newest_known(directory)
@@ -344,7 +362,19 @@ def committed_state(path: Path) -> StoreInfo | None:
 
 
 def read_content(directory: Path, version: int) -> dict[str, Any] | None:
-    """Return what this package wrote in the commit of a version of `epochs`; None where another program added it.
+    """Return what this package wrote in the commit of a version of `epochs`.
+
+    Parameters
+    ----------
+    directory
+        Of the table `epochs`.
+    version
+        Number of the version.
+
+    Returns
+    -------
+    dict or None
+        Entries such as `run`, `versions` and `digests`; None where another program added the version.
 
     Raises
     ------
@@ -374,12 +404,45 @@ def read_content(directory: Path, version: int) -> dict[str, Any] | None:
 
 
 def checksum_of(statement: str) -> str:
-    """Return the checksum of what a commit says."""
+    """Return the checksum of what a commit says.
+
+    Parameters
+    ----------
+    statement
+        As it stands in the log.
+
+    Returns
+    -------
+    str
+        128 bits (BLAKE2b), in hexadecimal.
+    """
     return hashlib.blake2b(statement.encode(), digest_size=16).hexdigest()
 
 
 def info_of(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
-    """Return the state that a version of `epochs` pins, of which `content` is what it says."""
+    """Return the state that a version of `epochs` pins.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+    version
+        Number of the version.
+    content
+        What it says, from `read_content`.
+
+    Returns
+    -------
+    StoreInfo
+        Reads nothing.
+
+    Raises
+    ------
+    FormatVersionError
+        If it is of another version of contract 2.
+    StoreError
+        If an entry is missing or has no number where one must stand.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
     if content.get("format_version") not in range(1, STORE_FORMAT_VERSION + 1):
         raise FormatVersionError.from_found_and_known(
             where=str(path), found=content.get("format_version"), known=STORE_FORMAT_VERSION
@@ -403,7 +466,18 @@ def info_of(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
 
 
 def describe(info: StoreInfo) -> dict[str, Any]:
-    """Return a store's state as plain values, for programs."""
+    """Return a store's state as plain values, for programs.
+
+    Parameters
+    ----------
+    info
+        A committed state.
+
+    Returns
+    -------
+    dict
+        Plain values: `path`, `run`, `versions`, `closed_epochs`, `dropped`, `events` and `commit_id`.
+    """
     return {
         "path": str(info.path),
         "run": dict(info.run),

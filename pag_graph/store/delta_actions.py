@@ -58,7 +58,20 @@ _CHECKPOINT_SCHEMA = pa.schema(
 
 
 def add_action(part: PartFile, now: int) -> Action:
-    """Return the action that adds a file; `now` in milliseconds."""
+    """Return the action that adds a file.
+
+    Parameters
+    ----------
+    part
+        The file.
+    now
+        When it was added, in milliseconds of Unix time.
+
+    Returns
+    -------
+    dict
+        The content of an ``add``.
+    """
     return {
         "path": part.path,
         "partitionValues": {},
@@ -70,7 +83,22 @@ def add_action(part: PartFile, now: int) -> Action:
 
 
 def metadata_action(schema: pa.Schema, id_: str, now: int) -> Action:
-    """Return the action that says what a table is; `now` in milliseconds."""
+    """Return the action that says what a table is.
+
+    Parameters
+    ----------
+    schema
+        Columns of the types that contract 2 has: int32, int64, float64, string and bool.
+    id_
+        Delta's name of the table.
+    now
+        When it was made, in milliseconds of Unix time.
+
+    Returns
+    -------
+    dict
+        The content of a ``metaData``.
+    """
     fields = [
         {"name": field.name, "type": _DELTA_TYPES[field.type], "nullable": field.nullable, "metadata": {}}
         for field in schema
@@ -86,7 +114,19 @@ def metadata_action(schema: pa.Schema, id_: str, now: int) -> Action:
 
 
 def read_checkpoint(file: Path, expected: tuple[int, str]) -> list[Action]:
-    """Return the actions of a checkpoint of such a size and CRC-32.
+    """Read a checkpoint, once its bytes are found to be those that were written.
+
+    Parameters
+    ----------
+    file
+        The checkpoint.
+    expected
+        Size and CRC-32, in hexadecimal; where the latter is empty, another program wrote it and nothing is compared.
+
+    Returns
+    -------
+    list of dict
+        Delta's actions, one per file, transaction and so on; the only key of each is its name.
 
     Raises
     ------
@@ -111,7 +151,18 @@ def read_checkpoint(file: Path, expected: tuple[int, str]) -> list[Action]:
 
 
 def packed(rows: list[Action]) -> bytes:
-    """Return the content of a checkpoint with these actions, which are changed."""
+    """Turn actions into the content of a checkpoint.
+
+    Parameters
+    ----------
+    rows
+        One action each; changed here.
+
+    Returns
+    -------
+    bytes
+        A file of Parquet.
+    """
     for row in rows:
         # Arrow wants maps as pairs.
         for action in row.values():
@@ -126,7 +177,22 @@ def packed(rows: list[Action]) -> bytes:
 
 
 def put(file: Path, content: bytes) -> None:
-    """Make a file appear whole, and only if there is none of its name."""
+    """Make a file appear whole, and only if there is none of its name.
+
+    Parameters
+    ----------
+    file
+        Its folder exists.
+    content
+        What it holds.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file of that name.
+    OSError
+        If the file system refuses.
+    """
     with temporary_file(file.parent) as temporary:
         temporary.write_bytes(content)
         to_disk(temporary)
@@ -140,6 +206,16 @@ def temporary_file(folder: Path) -> Iterator[Path]:
 
     If it cannot be removed, that changes nothing of what was done: a commit that is linked is a commit. Then it stays
     until a build that follows a dead one, or `pag vacuum`, removes it.
+
+    Parameters
+    ----------
+    folder
+        Where to write it: that of the log.
+
+    Yields
+    ------
+    Path
+        A name that nothing has.
     """
     temporary = folder / f"_commit_{uuid.uuid4().hex}.json.tmp"
     try:

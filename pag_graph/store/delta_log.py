@@ -14,13 +14,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import uuid
-import zlib
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import version as version_of
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import orjson
@@ -29,25 +24,19 @@ from pag_graph.errors import StoreError
 from pag_graph.store.delta_actions import (
     PROTOCOL,
     Action,
-    add_action,
-    metadata_action,
-    packed,
-    put,
     read_checkpoint,
     temporary_file,
 )
 from pag_graph.store.parts import PartFile, damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    import pyarrow as pa
 
 FOLDER = "_delta_log"
-CHECKPOINT_EVERY = 100
-"""Versions after which what a table holds is written down whole."""
-_BASE = "pag_graph_base"
+BASE = "pag_graph_base"
+"""Entry of a version that says where reading it begins."""
 _NEWEST = "_pag_graph_newest"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
@@ -69,7 +58,9 @@ class TableState:
     """What a table holds at a version."""
 
     version: int
+    """Number of the version; -1 where the table does not exist yet."""
     base: Base
+    """Where reading the version begins."""
     files: Mapping[str, PartFile]
     """By path, in the order in which they were added."""
     more: bool = False
@@ -78,10 +69,6 @@ class TableState:
     """Per application: the last transaction that it has done."""
     id: str = ""
     """Delta's name of the table."""
-
-
-_product = cache(lambda: version_of("pag-graph"))
-"""Returns the version of this package, which takes a while to find out."""
 
 
 def latest(directory: Path, *, since: int = -1) -> int:
@@ -112,22 +99,78 @@ def latest(directory: Path, *, since: int = -1) -> int:
 
 
 def versions(directory: Path) -> list[int]:
-    """Return the numbers of the versions that the log of a table still knows, ascending."""
+    """Return the numbers of the versions that the log of a table still knows, ascending.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+
+    Returns
+    -------
+    list of int
+        Empty where there is no log.
+
+    Raises
+    ------
+    StoreError
+        If the log cannot be listed.
+    """
     return sorted(int(match[1]) for match in _named(directory, _COMMIT))
 
 
 def checkpoints(directory: Path) -> list[int]:
-    """Return the numbers of the versions of a table that have a checkpoint, ascending."""
+    """Return the numbers of the versions of a table that have a checkpoint, ascending.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+
+    Returns
+    -------
+    list of int
+        Empty where there is no log.
+
+    Raises
+    ------
+    StoreError
+        If the log cannot be listed.
+    """
     return sorted(int(match[1]) for match in _named(directory, _CHECKPOINT))
 
 
 def checkpoint_file(directory: Path, version: int) -> Path:
-    """Return the file of the checkpoint of a version of a table."""
+    """Return the file of the checkpoint of a version of a table.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Number of the version.
+
+    Returns
+    -------
+    Path
+        It need not exist.
+    """
     return directory / FOLDER / f"{version:020}.checkpoint.parquet"
 
 
 def newest_known(directory: Path) -> int:
-    """Return the number of a version that was once there, as `note_newest` noted it; -1 where it says nothing."""
+    """Return the number of a version that was there once, as `note_newest` noted it.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+
+    Returns
+    -------
+    int
+        -1 where nothing was noted.
+    """
     try:
         return int((directory / FOLDER / _NEWEST).read_bytes())
     except (OSError, ValueError):
@@ -135,7 +178,15 @@ def newest_known(directory: Path) -> int:
 
 
 def note_newest(directory: Path, version: int) -> None:
-    """Note the number of a version, so that its loss shows; where that cannot be, nothing depends on it."""
+    """Note the number of a version, so that its loss shows; where that cannot be, nothing depends on it.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Number of the version.
+    """
     with contextlib.suppress(OSError), temporary_file(directory / FOLDER) as temporary:
         temporary.write_bytes(str(version).encode())
         temporary.replace(directory / FOLDER / _NEWEST)
@@ -153,7 +204,20 @@ def _named(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
 
 
 def commit_file(directory: Path, version: int) -> Path:
-    """Return the file of a version of a table."""
+    """Return the file of a version of a table.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Number of the version.
+
+    Returns
+    -------
+    Path
+        It need not exist.
+    """
     return directory / FOLDER / f"{version:020}.json"
 
 
@@ -190,7 +254,18 @@ def read_commit(directory: Path, version: int) -> list[Action]:
 
 
 def commit_info(actions: Iterable[Action]) -> Action:
-    """Return what a version says of itself; empty where it says nothing."""
+    """Return what a version says of itself.
+
+    Parameters
+    ----------
+    actions
+        From `read_commit`.
+
+    Returns
+    -------
+    dict
+        Empty where it says nothing.
+    """
     info = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
     return info if isinstance(info, dict) else {}
 
@@ -302,8 +377,28 @@ def _after(directory: Path, newest: Iterable[Action], before: TableState) -> Tab
 
 
 def base_of(directory: Path, version: int, newest: list[Action]) -> Base:
-    """Return where reading a version begins, of which `newest` is what it says."""
-    statement = commit_info(newest).get(_BASE)
+    """Return where reading a version begins.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Number of the version.
+    newest
+        What it says, from `read_commit`.
+
+    Returns
+    -------
+    Base
+        As this package wrote it down. For a version of another program the last checkpoint, or version 0.
+
+    Raises
+    ------
+    StoreError
+        If it does not say so properly, or the log cannot be listed.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    statement = commit_info(newest).get(BASE)
     if statement is not None:
         try:
             checkpoint = statement["checkpoint"]
@@ -377,124 +472,3 @@ def _path(action: Action) -> str:
         message = f"file {path!r}"
         raise ValueError(message)
     return path
-
-
-def write_version(
-    directory: Path,
-    schema: pa.Schema,
-    before: TableState,
-    files: Mapping[str, PartFile],
-    *,
-    info: Mapping[str, Any],
-    transaction: tuple[str, int],
-    moved: Collection[str] = (),
-) -> int:
-    """Add a version to a table with which it holds certain files and no others.
-
-    Parameters
-    ----------
-    directory
-        Of the table.
-    schema
-        Its columns.
-    before
-        What it holds at the version before, or what `read_tip` says of that.
-    files
-        What it shall hold, by path, beside the files that `before` does not name.
-    info
-        More to be said about the version; values are text.
-    transaction
-        The application, and the number of its transaction.
-    moved
-        Paths of files that come or go without any row coming or going.
-
-    Returns
-    -------
-    int
-        The number of the version: the one after `before`.
-
-    Raises
-    ------
-    FileExistsError
-        If somebody else added that version.
-    StoreError
-        If the checkpoint before it is damaged.
-    OSError
-        If the file system refuses.
-
-    Notes
-    -----
-    Reads and writes what is new, but for one version of `CHECKPOINT_EVERY`.
-    """
-    version, now = before.version + 1, int(datetime.now(UTC).timestamp() * 1000)
-    (directory / FOLDER).mkdir(parents=True, exist_ok=True)
-    checkpoint = None
-    if before.version > 0 and before.version % CHECKPOINT_EVERY == 0:
-        checkpoint = _write_checkpoint(directory, schema, _with_all_files(directory, before))
-    if appends := before.more or bool(before.files.keys() & files.keys()):
-        base = before.base if checkpoint is None else Base(version=before.version, checkpoint=checkpoint)
-    else:
-        base = Base(version=version)
-    actions: list[Action] = [
-        {
-            "commitInfo": {
-                "timestamp": now,
-                "operation": "WRITE",
-                "operationParameters": {"mode": "Append" if appends else "Overwrite", "partitionBy": "[]"},
-                "engineInfo": f"pag-graph/{_product()}",
-                _BASE: {
-                    "version": base.version,
-                    "checkpoint": base.checkpoint and {"size": base.checkpoint[0], "crc32": base.checkpoint[1]},
-                },
-                **info,
-            }
-        },
-        {"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}},
-    ]
-    if base.version == version:
-        # A reader that begins here has to know what the table is.
-        id_ = before.id or _with_all_files(directory, before).id or str(uuid.uuid4())
-        actions += [{"protocol": PROTOCOL}, {"metaData": metadata_action(schema, id_, now)}]
-    actions += [
-        {"add": add_action(part, now) | {"dataChange": path not in moved and path not in before.files}}
-        for path, part in files.items()
-        # The next version looks here for what it replaces.
-        if path not in before.files or part.provisional
-    ]
-    actions += [
-        {"remove": {"path": path, "deletionTimestamp": now, "dataChange": path not in moved, "size": part.size_bytes}}
-        for path, part in before.files.items()
-        if path not in files
-    ]
-    put(commit_file(directory, version), b"".join(orjson.dumps(action) + b"\n" for action in actions))
-    return version
-
-
-def _with_all_files(directory: Path, state: TableState) -> TableState:
-    """Return a state with all its files and the table's name, which a tip need not say."""
-    return read_state(directory, state.version) if state.more else state
-
-
-def _write_checkpoint(directory: Path, schema: pa.Schema, state: TableState) -> tuple[int, str] | None:
-    """Write down what a table holds at a version, and return the file's size and CRC-32.
-
-    Tombstones are left out: only a clean-up asks for them, and it goes by what the store pins.
-    """
-    file = checkpoint_file(directory, state.version)
-    rows: list[Action] = [
-        {"protocol": PROTOCOL},
-        {"metaData": metadata_action(schema, state.id or str(uuid.uuid4()), 0)},
-        *({"txn": {"appId": app, "version": number}} for app, number in state.transactions.items()),
-        *({"add": add_action(part, 0)} for part in state.files.values()),
-    ]
-    content = packed(rows)
-    try:
-        put(file, content)
-    except FileExistsError:
-        # Another build was faster, or another program has its own; the latter's is not needed.
-        if file.read_bytes() != content:
-            return None
-    with temporary_file(file.parent) as temporary:
-        temporary.write_bytes(orjson.dumps({"version": state.version, "size": len(rows)}))
-        temporary.replace(file.parent / "_last_checkpoint")
-    return len(content), f"{zlib.crc32(content):08x}"

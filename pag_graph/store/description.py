@@ -56,7 +56,26 @@ def read_description(root: Path) -> tuple[TraceMeta, dict[str, pa.Table]]:
 
 
 def source_findings(root: Path, gaps: Gaps | None) -> pa.Table:
-    """Return what was odd about a trace before it was built: what its reader said, files that changed, and gaps."""
+    """Return what was odd about a trace before it was built.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+    gaps
+        Gaps in the numbers of its events; None where its source leaves any.
+
+    Returns
+    -------
+    Table
+        Rows of `PAG_FINDINGS`: what its reader said, then files that changed, then gaps. Reads every file of the trace
+        once, to compare checksums.
+
+    Raises
+    ------
+    TraceFormatError
+        If the findings, or the checksums, cannot be read.
+    """
     findings_read = no_findings()
     if (root / FINDINGS).is_file():
         findings_read = _read_table(root, FINDINGS, PAG_FINDINGS)
@@ -88,7 +107,16 @@ def _decoded(content: bytes) -> pa.Table:
 
 
 def check_known(workers: Iterable[int], known: Collection[int], *, where: str) -> None:
-    """Refuse events of workers that are not in the table of workers; `where` names the file.
+    """Refuse events of workers that are not in the table of workers.
+
+    Parameters
+    ----------
+    workers
+        Those of the events.
+    known
+        Those of the table.
+    where
+        The file, for the message.
 
     Raises
     ------
@@ -102,6 +130,13 @@ def check_known(workers: Iterable[int], known: Collection[int], *, where: str) -
 
 def check_tables(*, meta: TraceMeta, operators: pa.Table, channels: pa.Table, workers: pa.Table) -> None:
     """Refuse tables that name something twice, or a worker or clock out of range, or that contradict ``meta.json``.
+
+    Parameters
+    ----------
+    meta
+        Content of ``meta.json``.
+    operators, channels, workers
+        Rows of `TRACE_OPERATORS`, `TRACE_CHANNELS` and `TRACE_WORKERS`.
 
     Raises
     ------

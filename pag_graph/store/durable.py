@@ -26,6 +26,11 @@ def durable(*, wanted: bool = True) -> Iterator[None]:
     ----------
     wanted
         Whether to do so. What other threads commit meanwhile reaches the disk as well.
+
+    Yields
+    ------
+    None
+        While the block runs.
     """
     global _askers  # noqa: PLW0603  (whoever commits does so in any thread)
     with _mutex:
@@ -39,6 +44,11 @@ def durable(*, wanted: bool = True) -> Iterator[None]:
 
 def to_disk(*paths: Path) -> None:
     """Have files, or what folders say of their files, reach the disk in this order; only where that is asked for.
+
+    Parameters
+    ----------
+    *paths
+        Files and folders, in the order in which they must be there.
 
     Raises
     ------

@@ -40,17 +40,24 @@ class RowGroup(NamedTuple):
     """Rows of one worker that a file keeps together."""
 
     worker: int
+    """Whose they are."""
     rows: int
+    """How many."""
     t_min: int
+    """Their least time (ns of the worker's own clock)."""
     t_max: int
+    """Their greatest time."""
 
 
 class Numbers(NamedTuple):
     """Numbers that a source gave to the events of a row group."""
 
     low: int
+    """The least `seq`."""
     high: int
+    """The greatest `seq`."""
     rows: int
+    """How many events the row group has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +75,33 @@ class EventFile:
     numbers: tuple[Numbers | None, ...] = ()
     """Per row group, numbers of its events; none where the footer does not tell."""
     size_bytes: int = field(default=-1, compare=False)
+    """Size of the file; -1 where nobody asked the system."""
     mtime_ns: int = field(default=-1, compare=False)
-    """When it was last changed. A file of this name, size and time is this one."""
+    """When it was last changed (ns of Unix time); -1 likewise. A file of this name, size and time is this one."""
 
 
 def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.ParquetFile:
-    """Open a file of events, `name` inside the trace; columns in `encoded` come dictionary-encoded."""
+    """Open a file of events.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+    name
+        Path of the file inside the trace.
+    encoded
+        Columns that come dictionary-encoded.
+
+    Returns
+    -------
+    ParquetFile
+        To be closed by the caller. Reads the footer.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is missing or damaged.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
     try:
         # A file and no name: which file system it is on need not be found out.
         file = pa.OSFile(str(root / name))
@@ -83,7 +111,31 @@ def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.Par
 
 
 def inspect(root: Path, name: str, status: os.stat_result | None) -> EventFile:
-    """Check the columns of a file of events, and say what it holds; `status` as the system told it before."""
+    """Check the columns of a file of events, and say what it holds.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+    name
+        Path of the file inside the trace.
+    status
+        What the system told of the file before; None where nobody asked it.
+
+    Returns
+    -------
+    EventFile
+        Reads the footer; rows only of files whose footer does not tell the workers.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is missing or damaged, or a row has no worker.
+    MissingColumnError
+        If it lacks a column.
+    SchemaError
+        If a column has another type than declared.
+    """
     file, size, mtime = root / name, -1, -1
     if status is not None:
         size, mtime = status.st_size, status.st_mtime_ns
@@ -140,7 +192,20 @@ def _row_group(row_group: pq.RowGroupMetaData, places: Mapping[str, int], *, req
 
 
 def bounds_of(row_group: pq.RowGroupMetaData, place: int) -> tuple[int, int] | None:
-    """Return a row group's least and greatest value of the column at a place; null without statistics."""
+    """Return a row group's least and greatest value of a column.
+
+    Parameters
+    ----------
+    row_group
+        From the footer.
+    place
+        Number of the column.
+
+    Returns
+    -------
+    tuple or None
+        None without statistics.
+    """
     statistics = row_group.column(place).statistics
     if statistics is None or not statistics.has_min_max:
         return None
@@ -150,7 +215,31 @@ def bounds_of(row_group: pq.RowGroupMetaData, place: int) -> tuple[int, int] | N
 def read_groups(
     parquet: pq.ParquetFile, groups: list[int], names: list[str], *, where: str, threads: bool = True
 ) -> pa.Table:
-    """Read columns of some row groups of an open file; damage becomes an error that names the file."""
+    """Read columns of some row groups of an open file.
+
+    Parameters
+    ----------
+    parquet
+        The file.
+    groups
+        Numbers of the row groups.
+    names
+        Columns; those that the file may lack, and does, come as nulls.
+    where
+        The file, for messages.
+    threads
+        Whether several threads read.
+
+    Returns
+    -------
+    Table
+        Rows in the order of `groups`; types as the file has them.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is damaged, or its rows do not fit in memory.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
     _check_size(parquet, groups, names, where=where)
     try:
         table = parquet.read_row_groups(groups, columns=names, use_threads=threads)
@@ -179,7 +268,29 @@ def _check_text(column: pa.ChunkedArray) -> None:
 
 
 def read_events(root: Path, file: EventFile, names: list[str], workers: NDArray[np.int64] | None) -> pa.Table | None:
-    """Read a file's rows of the wanted workers; `worker` always comes along."""
+    """Read a file's rows of some workers, and check what must hold for each row by itself.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+    file
+        Which file.
+    names
+        Columns of `TRACE_EVENTS`; `worker` always comes along.
+    workers
+        Whose rows; None for all.
+
+    Returns
+    -------
+    Table or None
+        Rows in the order of the file, words dictionary-encoded; None where the file has none of the workers.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is damaged, a value is missing or out of range, or a word is unknown.
+    """
     if workers is not None and not np.isin(file.workers, workers).any():
         return None
     path_text = str(root / file.name)

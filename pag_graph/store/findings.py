@@ -73,7 +73,13 @@ def findings(
 
 
 def no_findings() -> pa.Table:
-    """Return a table of findings without rows."""
+    """Return a table of findings without rows.
+
+    Returns
+    -------
+    Table
+        No rows of `PAG_FINDINGS`.
+    """
     return _NONE
 
 

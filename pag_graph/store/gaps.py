@@ -33,7 +33,20 @@ class Gaps:
         self._missing: dict[int, tuple[int, str]] = {}
 
     def look(self, file: EventFile, group: int = 0) -> None:
-        """Take the next file, its row groups from one on; the rows of a worker come in its order."""
+        """Take the next file.
+
+        Parameters
+        ----------
+        file
+            Files of a worker come in the order of its log.
+        group
+            The first of its row groups to look at: those before it were taken already.
+
+        Raises
+        ------
+        TraceFormatError
+            If numbers must be read and the file is damaged.
+        """
         if len(file.workers) != 1:
             return
         worker = file.workers[0]
@@ -49,7 +62,13 @@ class Gaps:
             self._last[worker] = max(numbers.high, last)
 
     def findings(self) -> list[pa.Table]:
-        """Return what was found; a row per worker that lacks events."""
+        """Return what was found; a row per worker that lacks events.
+
+        Returns
+        -------
+        list of Table
+            Empty, or one table of `PAG_FINDINGS` with a row per worker that lacks events.
+        """
         if not self._missing:
             return []
         finding = findings(

@@ -130,7 +130,18 @@ def _lock_new(folder: Path) -> int | None:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[Use]:
-    """Tell whether a folder is in use; where it is not, nobody else claims it while the block runs."""
+    """Tell whether a folder is in use; where it is not, nobody else claims it while the block runs.
+
+    Parameters
+    ----------
+    folder
+        Made by `held_folder`, on this machine or another one.
+
+    Yields
+    ------
+    Use
+        `UNKNOWN` also of what is no folder, or not this user's.
+    """
     if folder.is_symlink() or not folder.is_dir():
         yield Use.UNKNOWN
         return
@@ -163,7 +174,13 @@ def _use(marker: int, folder: Path) -> Use:
 
 
 def remove_claimed(folder: Path) -> None:
-    """Remove a folder that `claimed` says is dead; the lock goes last."""
+    """Remove a folder that `claimed` says is dead; the lock goes last.
+
+    Parameters
+    ----------
+    folder
+        What cannot be removed stays.
+    """
     _remove(folder)
 
 
@@ -179,7 +196,13 @@ def _remove(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with all that is in it; what cannot be removed stays."""
+    """Remove a file, a link, or a folder with all that is in it.
+
+    Parameters
+    ----------
+    path
+        What cannot be removed of it stays, without an error.
+    """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -20,6 +20,7 @@ class Commit:
     """A build in the history of a store."""
 
     id: str
+    """Name of the commit."""
     version: int
     """Of the table `epochs`."""
     run: Mapping[str, Any]
@@ -27,7 +28,9 @@ class Commit:
     versions: Mapping[str, int]
     """As in `StoreInfo`."""
     closed_epochs: int
+    """As in `StoreInfo`."""
     events: int
+    """As in `StoreInfo`."""
     committed: str
     """When, as ISO 8601."""
     state: Sequence[str] = ()
@@ -37,7 +40,23 @@ class Commit:
 
 
 def commits(info: StoreInfo) -> list[Commit]:
-    """Return the commits of a store up to a state of it, oldest first, as far as Delta's log still knows them."""
+    """Return the commits of a store up to a state of it.
+
+    Parameters
+    ----------
+    info
+        A committed state.
+
+    Returns
+    -------
+    list of Commit
+        Oldest first, as far as Delta's log still knows them. Reads a file per commit.
+
+    Raises
+    ------
+    StoreError
+        If one of them is damaged.
+    """
     directory, commits_found = info.path / "epochs", []
     for version in range(info.versions["epochs"], -1, -1):
         if not commit_file(directory, version).exists():

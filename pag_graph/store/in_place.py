@@ -46,6 +46,11 @@ def refusals(place: Path, subject: str, kind: type[PagGraphError]) -> Iterator[N
     kind
         Class of the error.
 
+    Yields
+    ------
+    None
+        While the block runs.
+
     Raises
     ------
     PagGraphError
@@ -62,7 +67,24 @@ def refusals(place: Path, subject: str, kind: type[PagGraphError]) -> Iterator[N
 
 
 def refused(place: Path, noun: str, error: Exception, kind: type[PagGraphError]) -> PagGraphError:
-    """Return what to raise where the file system refuses to write."""
+    """Return what to raise where the file system refuses to write.
+
+    Parameters
+    ----------
+    place
+        What was to be written.
+    noun
+        What it is, such as ``The trace``; may be empty.
+    error
+        What the system said.
+    kind
+        Class of the error.
+
+    Returns
+    -------
+    PagGraphError
+        Of the class `kind`; it says what to do.
+    """
     subject = f"{noun} {place}" if noun else str(place)
     message = f"{subject} cannot be written: {error}."
     hint = "Choose a place that can be written."
@@ -121,7 +143,20 @@ def whole_file(target: Path) -> Iterator[Path]:
 
 
 def write_whole(target: Path, content: str | bytes) -> None:
-    """Write a file of text (UTF-8) or bytes whole or not at all (see `whole_file`)."""
+    """Write a file of text or bytes whole or not at all.
+
+    Parameters
+    ----------
+    target
+        As for `whole_file`.
+    content
+        Text is encoded as UTF-8.
+
+    Raises
+    ------
+    SinkError
+        As of `whole_file`.
+    """
     data = content.encode() if isinstance(content, str) else content
     with whole_file(target) as file:
         file.write_bytes(data)
@@ -129,6 +164,11 @@ def write_whole(target: Path, content: str | bytes) -> None:
 
 def check_file_place(target: Path) -> None:
     """Refuse what cannot become a file, before the work that is to be written there.
+
+    Parameters
+    ----------
+    target
+        The file; it need not exist, nor its folder.
 
     Raises
     ------
@@ -298,7 +338,13 @@ def _renameat2() -> Any:
 
 
 def put_back_beside(target: Path) -> None:
-    """Where nothing is at a place, put back what a killed writer took from there, if it did."""
+    """Where nothing is at a place, put back what a killed writer took from there, if it did.
+
+    Parameters
+    ----------
+    target
+        A file or folder that is written with this module.
+    """
     if not os.path.lexists(target):
         clean_beside(target)
 
@@ -383,7 +429,18 @@ def _remove_file(path: Path, *, dry_run: bool) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder.
+
+    Parameters
+    ----------
+    path
+        Links are not followed; what vanishes meanwhile counts nothing.
+
+    Returns
+    -------
+    int
+        Sum of the sizes of files, 0 where nothing is.
+    """
     total = 0
     with suppress(OSError):
         if path.is_symlink() or not path.is_dir():

@@ -20,9 +20,11 @@ class Lane:
     """The log of one worker, as far as it is there."""
 
     process: int
+    """Number of the process that the worker belongs to."""
     next_seq: int = 0
     """The number after the last event that is there or lost."""
     next_file: int = 0
+    """Number of the file to be begun next."""
     begun: float = 0.0
     """When the last file was begun, by the clock that never goes back."""
     portions: int = 0
@@ -34,6 +36,7 @@ class Lane:
     last: int | None = None
     """The number of the last event, once the worker has ended."""
     finished: bool = False
+    """Whether the program came to its end, so that the log is whole."""
 
     @property
     def ended(self) -> bool:
@@ -41,12 +44,31 @@ class Lane:
         return self.last is not None
 
     def joins(self, rows: int) -> bool:
-        """Whether the last file takes so many rows more: as long as it is young and small."""
+        """Say whether the next portion goes into the last file, which must be young and small.
+
+        Parameters
+        ----------
+        rows
+            Rows of the portion.
+
+        Returns
+        -------
+        bool
+            False where the last file was written by an earlier process.
+        """
         is_young = 0 < self.portions < _JOINED_PORTIONS and time.monotonic() - self.begun < _JOINED_S
         return is_young and self.rows + rows <= JOINED_ROWS
 
     def count(self, rows: int, *, joined: bool) -> None:
-        """Take note of a portion, in a new file or at the end of the last one."""
+        """Take note of a portion, in a new file or at the end of the last one.
+
+        Parameters
+        ----------
+        rows
+            Rows of the portion.
+        joined
+            Whether it is at the end of the last file.
+        """
         if not joined:
             self.next_file, self.begun, self.portions, self.rows = self.next_file + 1, time.monotonic(), 0, 0
         self.portions += 1
@@ -66,6 +88,11 @@ def united(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     ----------
     stretches
         First and last number of each, in any order; they may overlap.
+
+    Returns
+    -------
+    list of tuple
+        First and last number of each. O(n log n).
 
     Examples
     --------

@@ -44,7 +44,7 @@ _Lives = dict[str, dict[str, list[tuple[int, int]]]]
 
 @dataclass(slots=True, kw_only=True)
 class Garbage:
-    """What nobody uses of a store."""
+    """What nobody uses of a store. Sizes are bytes."""
 
     replaced: dict[Path, int] = field(default_factory=dict)
     """Files of versions that were replaced, and their bytes."""

@@ -125,7 +125,23 @@ def read_timings(store: Path) -> pa.Table:
 
 
 def last_timing(store: Path) -> dict[str, int] | None:
-    """Return the row of the epoch that was closed last, as in `read_timings`; None where there is none."""
+    """Return the row of the epoch that was closed last, as in `read_timings`; None where there is none.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+
+    Returns
+    -------
+    dict or None
+        Per column of `TIMINGS`; None where there is none. Reads the end of the file.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be read.
+    """
     file = store / LIVE / _TIMINGS
     if not file.exists():
         return None
@@ -139,7 +155,20 @@ def last_timing(store: Path) -> dict[str, int] | None:
 
 
 def begin(folder: Path, *, anew: bool) -> None:
-    """Make room for what is known of a run; `anew` forgets what was known of the one that it replaces."""
+    """Make room for what is known of a run.
+
+    Parameters
+    ----------
+    folder
+        The folder ``_live``.
+    anew
+        Whether to forget what was known of the run that this one replaces.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
     with refusals(folder, "", StoreError):
         (folder / _TIMINGS).open("wb" if anew else "ab").close()
         if anew:
@@ -148,7 +177,20 @@ def begin(folder: Path, *, anew: bool) -> None:
 
 
 def write_status(folder: Path, status: Mapping[str, Any]) -> None:
-    """Write down what a run is doing, for those who ask while it goes on; the newest alone."""
+    """Write down what a run is doing, in the place of what was said before.
+
+    Parameters
+    ----------
+    folder
+        The folder ``_live``.
+    status
+        Plain values.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
     hidden = folder / f"{_STATUS}.tmp"
     with refusals(folder / _STATUS, "", StoreError):
         hidden.write_bytes(orjson.dumps(dict(status)))
@@ -184,7 +226,20 @@ def read_status(store: Path) -> dict[str, Any]:
 
 
 def write_units(folder: Path, units: Sequence[Mapping[str, Any]]) -> None:
-    """Write down which units of an event log are under way; the newest alone."""
+    """Write down which units of an event log are under way, in the place of what was said before.
+
+    Parameters
+    ----------
+    folder
+        The folder ``_live``.
+    units
+        Plain values, an entry per unit.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
     hidden = folder / f"{_UNITS}.tmp"
     with refusals(folder / _UNITS, "", StoreError):
         hidden.write_bytes(orjson.dumps([dict(unit) for unit in units]))
@@ -192,7 +247,18 @@ def write_units(folder: Path, units: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_units(store: Path) -> list[dict[str, Any]]:
-    """Return which units of an event log were under way when its follower looked last; none where none is followed."""
+    """Return which units of an event log were under way when its follower looked last.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+
+    Returns
+    -------
+    list of dict
+        As from `write_units`; empty where no event log is followed, or the file cannot be read.
+    """
     with suppress(OSError, ValueError):
         return [dict(unit) for unit in orjson.loads((store / LIVE / _UNITS).read_bytes())]
     return []

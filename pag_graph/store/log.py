@@ -39,13 +39,17 @@ class Chunk:
     file: str
     """Path inside the trace."""
     row_group: int
+    """Its number in the file."""
     offset: int
     """First row inside the row group."""
     rows: int
+    """How many."""
     first_row: int
     """Number of rows of the same worker in earlier chunks."""
     t_min: int
+    """Their least time (ns of the worker's own clock)."""
     t_max: int
+    """Their greatest time."""
     of_file: tuple[int, int] = field(default=(-1, -1), compare=False)
     """Size of the file, and when it was last changed: another file may take its name."""
 
@@ -60,6 +64,7 @@ class TraceLog:
     root: Path
     """Directory of the trace."""
     chunks: Mapping[int, tuple[Chunk, ...]]
+    """Per worker, ascending: its chunks in the order of its log."""
 
     @classmethod
     def index(cls, trace: Trace) -> TraceLog:
@@ -90,12 +95,36 @@ class TraceLog:
         return cls(trace.path, {worker: tuple(worker_chunks) for worker, worker_chunks in sorted(chunks.items())})
 
     def rows_of(self, worker: int) -> int:
-        """Return how many events `worker` has."""
+        """Return how many events `worker` has.
+
+        Parameters
+        ----------
+        worker
+            Any number.
+
+        Returns
+        -------
+        int
+            0 of a worker that has none.
+        """
         worker_chunks = self.chunks.get(worker, ())
         return worker_chunks[-1].first_row + worker_chunks[-1].rows if worker_chunks else 0
 
     def files_of(self, worker: int | NDArray[np.int64], row: NDArray[np.int64]) -> pa.Array:
-        """Return the files that hold rows (from 0) of one worker, or of one each; words, dictionary-encoded."""
+        """Return the files that hold rows.
+
+        Parameters
+        ----------
+        worker
+            Of all rows, or one of each.
+        row
+            Places of the rows in their worker's log, from 0.
+
+        Returns
+        -------
+        Array
+            Per row: path inside the trace; dictionary-encoded.
+        """
         workers = np.broadcast_to(worker, len(row))
         order = np.argsort(workers, kind="stable")
         places = np.empty(len(row), np.int32)
@@ -151,7 +180,13 @@ class TraceLog:
             yield parquet
 
     def forward(self) -> ForwardLog:
-        """Return the same log, for a reader that asks for one stretch of each worker after the other."""
+        """Return the same log, for a reader that asks for one stretch of each worker after the other.
+
+        Returns
+        -------
+        ForwardLog
+            It keeps the row group in which a stretch ends.
+        """
         sharing = Counter(
             (chunk.file, chunk.row_group) for worker_chunks in self.chunks.values() for chunk in worker_chunks
         )
@@ -175,6 +210,11 @@ class TraceLog:
         -------
         pa.Table
             One row per event.
+
+        Raises
+        ------
+        TraceFormatError
+            If a file is damaged, a value is missing or out of range, or a kind is unknown.
         """
         parts = []
         for chunk in self.chunks.get(worker, ()):
@@ -210,7 +250,13 @@ class ForwardLog(TraceLog):
         return TraceLog, (self.root, self.chunks)
 
     def forward(self) -> ForwardLog:
-        """Return the log itself: what one reader has kept is there for the next one."""
+        """Return the log itself: what one reader has kept is there for the next one.
+
+        Returns
+        -------
+        ForwardLog
+            This one.
+        """
         return self
 
     def keep_last(self) -> None:
@@ -228,7 +274,23 @@ class ForwardLog(TraceLog):
             self.files[worker] = (name, parquet)
 
     def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Read rows `low` to `high` (exclusive) of `worker` as `TraceLog.tables` does."""
+        """Read rows `low` to `high` (exclusive) of `worker` as `TraceLog.tables` does.
+
+        Parameters
+        ----------
+        worker, low, high, columns
+            As for `TraceLog.tables`; there must be that many rows.
+
+        Yields
+        ------
+        Table
+            As of `TraceLog.tables`; of a chunk that is asked for again, from memory.
+
+        Raises
+        ------
+        TraceFormatError
+            If a file is damaged.
+        """
         chunks = self.chunks.get(worker, ())
         firsts = [chunk.first_row for chunk in chunks]
         position = low
@@ -339,7 +401,22 @@ def _runs(root: Path, file: str, group: int) -> list[tuple[int, int, int, int, i
 
 
 def with_values(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> list[str]:
-    """Return those columns of which the statistics of a file do not promise that row groups hold nothing but null."""
+    """Leave out columns that hold nothing but null in some row groups.
+
+    Parameters
+    ----------
+    metadata
+        Footer of the file.
+    groups
+        Numbers of the row groups.
+    columns
+        Names of `TRACE_EVENTS`.
+
+    Returns
+    -------
+    list of str
+        Those of which the statistics do not promise it.
+    """
     places = {name: place for place, name in enumerate(metadata.schema.names) if name in _MAY_BE_NULL}
     rows = [metadata.row_group(group) for group in groups]
     return [
@@ -355,27 +432,26 @@ def _is_empty(row_group: pq.RowGroupMetaData, place: int) -> bool:
 
 
 def column(table: pa.Table, name: str, absent: int = -1) -> NDArray[np.int64]:
-    """Return an integer column as int64, with `absent` in place of null."""
+    """Return a column of integers as int64.
+
+    Parameters
+    ----------
+    table
+        Has it.
+    name
+        Name of the column.
+    absent
+        What stands in place of null.
+
+    Returns
+    -------
+    array of int64
+        One element per row, contiguous.
+    """
     values = table[name]
     if values.null_count:
         values = pc.fill_null(values, pa.scalar(absent, values.type))
     return np.ascontiguousarray(values.to_numpy(), dtype=np.int64)
-
-
-def codes(table: pa.Table, name: str, meaning: Mapping[str, int], default: int) -> NDArray[np.int8]:
-    """Return a string column as small integers; names not in `meaning`, and absent ones, become `default`."""
-    values = table[name].combine_chunks()
-    if isinstance(values, pa.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
-    words = values.dictionary.to_pylist()
-    lookup = np.array([*(meaning.get(word, default) for word in words), default], np.int8)
-    places = values.indices
-    if places.null_count:
-        places = pc.fill_null(places, pa.scalar(len(words), places.type))
-    result: NDArray[np.int8] = lookup[places.to_numpy(zero_copy_only=False)]
-    return result
 
 
 def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]) -> pa.Table:

@@ -36,6 +36,7 @@ class Part:
     """One process of a trace."""
 
     process: int
+    """Its number."""
     processes: int
     """How many there are."""
     workers: tuple[int, ...]
@@ -57,6 +58,10 @@ def merged_tables(parts: Sequence[tuple[Part, Description]]) -> dict[str, pa.Tab
     -------
     dict
         Per name, rows in the order of their keys; those of a single process as they are.
+
+    Notes
+    -----
+    O(rows log rows).
     """
     if len(parts) == 1:
         return dict(parts[0][1].tables)
@@ -90,6 +95,12 @@ def merged_meta(
         Whether all of it came.
     lost
         Worker, first and last number of stretches of events that a program could not keep.
+
+    Returns
+    -------
+    bytes
+        JSON. Counts of dropped rows, and times in which programs had to wait, are summed; other entries are those of
+        the first.
     """
     metas = [description.meta for _, description in parts]
     content = dict(metas[0]) | {"workers": workers, "complete": complete}

@@ -72,7 +72,25 @@ class TraceMeta:
 
 
 def read_meta(file: Path) -> TraceMeta:
-    """Read the description of a trace; whatever is wrong with it becomes an error that names the file."""
+    """Read the description of a trace, and check every entry.
+
+    Parameters
+    ----------
+    file
+        ``meta.json`` of the trace.
+
+    Returns
+    -------
+    TraceMeta
+        What it says; where an entry may be absent, what that means.
+
+    Raises
+    ------
+    TraceFormatError
+        If it is missing or no JSON, or an entry is missing, of another type, or out of range; names file and entry.
+    FormatVersionError
+        If it was written in another version of contract 1.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
     context = {"file": str(file)}
     try:
         entries = parse_json(file.read_text(encoding="utf-8"))
@@ -112,7 +130,15 @@ def read_meta(file: Path) -> TraceMeta:
 
 
 def write_meta(meta: TraceMeta, file: Path) -> None:
-    """Write the description of a trace."""
+    """Write the description of a trace.
+
+    Parameters
+    ----------
+    meta
+        The description.
+    file
+        ``meta.json`` of the trace, which is written anew.
+    """
     text = json.dumps({**asdict(meta), "dropped": dict(meta.dropped)}, indent=2, sort_keys=True)
     file.write_text(text + "\n", encoding="utf-8")
 

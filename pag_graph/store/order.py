@@ -160,6 +160,11 @@ def check_events(trace: Trace, events: pa.Table, *, previous: pa.Table | None = 
 def check_trace(trace: Trace) -> None:
     """Check all events of a trace with `check_events`, one worker after the other.
 
+    Parameters
+    ----------
+    trace
+        An opened trace. Takes the memory of its largest log.
+
     Raises
     ------
     TraceFormatError

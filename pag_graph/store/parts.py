@@ -58,7 +58,9 @@ class PartFile:
     path: str
     """Relative to the directory of its table; ends with the checksum of its bytes."""
     size_bytes: int
+    """Size of the file."""
     rows: int
+    """How many rows it has; at least one."""
     statistics: str
     """JSON as Delta keeps it: `numRecords`, `minValues`, `maxValues`, `nullCount`."""
 
@@ -149,7 +151,21 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
 
 @lru_cache(maxsize=1 << 14)
 def bounds(table: str, statistics: str) -> tuple[int | None, ...]:
-    """Return what the statistics of a file say of the columns of `BOUNDS`; a follower asks at every commit."""
+    """Return what the statistics of a file say of the columns of `BOUNDS`.
+
+    Parameters
+    ----------
+    table
+        Name out of `ALL_TABLES`.
+    statistics
+        Those of a `PartFile`.
+
+    Returns
+    -------
+    tuple
+        In the order of `BOUNDS`: the least values, then the largest ones; None where the statistics do not tell.
+        Remembered, as a follower asks at every commit.
+    """
     values = orjson.loads(statistics)
     (least, largest), columns = (values.get(f"{bound}Values", {}) for bound in ("min", "max")), _KINDS[table][1]
     return (*(least.get(column) for column in columns), *(largest.get(column) for column in columns))
@@ -178,7 +194,15 @@ def as_provisional(store: Path, table: str, part: PartFile) -> PartFile:
 
 
 def discard(store: Path, table: str, parts: Iterable[PartFile]) -> None:
-    """Delete files that were written and shall not be committed."""
+    """Delete files that were written and shall not be committed.
+
+    Parameters
+    ----------
+    store, table
+        As for `write_part`.
+    parts
+        Its files; those that are gone already do not count.
+    """
     for part in parts:
         (store / table / part.path).unlink(missing_ok=True)
 
@@ -308,7 +332,20 @@ def _checksum(file: Path) -> str:
 
 
 def damaged(file: Path, reason: str) -> StoreError:
-    """Return the error for a file of a table, in the table's directory or its log, that is not as it was written."""
+    """Return the error for a file that is not as it was written.
+
+    Parameters
+    ----------
+    file
+        A file in a table's directory, or in its log.
+    reason
+        What is wrong, as words after a colon.
+
+    Returns
+    -------
+    StoreError
+        It names file, table and store, and says what to do.
+    """
     directory = file.parent.parent if file.parent.name == "_delta_log" else file.parent
     message = f"{file}, of the table {directory.name} of the store {directory.parent}, is damaged: {reason}."
     return StoreError(message, MENDING, {"file": str(file), "table": directory.name, "path": str(directory.parent)})

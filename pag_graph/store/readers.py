@@ -57,6 +57,13 @@ def open_held(path: Path) -> tuple[StoreInfo, Hold | None]:
         As of `open_store`.
     Hold or None
         To be kept as long as the files are read; None where the file of the commit cannot be opened.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If nothing is committed there.
+    FormatVersionError
+        If it was written in another version of contract 2.
     """
     while True:
         info = open_store(path)
@@ -73,7 +80,20 @@ def open_held(path: Path) -> tuple[StoreInfo, Hold | None]:
 
 
 def is_read(path: Path, version: int) -> bool:
-    """Tell whether a reader on this machine holds a version of the table `epochs` of a store."""
+    """Tell whether a reader on this machine holds a version of the table `epochs` of a store.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+    version
+        Of the table `epochs`.
+
+    Returns
+    -------
+    bool
+        False also where the file system has no locks, or the commit cannot be opened.
+    """
     try:
         opened = os.open(commit_file(path / "epochs", version), os.O_RDWR | os.O_CLOEXEC)
     except OSError:

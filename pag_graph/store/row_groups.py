@@ -25,27 +25,75 @@ class Decoded(NamedTuple):
     """Rows of a chunk."""
 
     chunk: Chunk
+    """Which rows."""
     columns: frozenset[str]
     """Those that were asked for. `table` may lack some of them, which hold nothing but null."""
     table: pa.Table
+    """One row per event of the chunk."""
 
     def is_of(self, chunk: Chunk) -> bool:
-        """Say whether these are the rows of a chunk, and its file is the same one."""
+        """Say whether these are the rows of a chunk, and its file is the same one.
+
+        Parameters
+        ----------
+        chunk
+            The chunk, with size and time of change of its file.
+
+        Returns
+        -------
+        bool
+            False of a file that took the other one's place.
+        """
         return self.chunk == chunk and self.chunk.of_file == chunk.of_file
 
     def lacks(self, columns: Sequence[str]) -> list[str]:
-        """Return those columns that nobody has asked for."""
+        """Return those columns that nobody has asked for.
+
+        Parameters
+        ----------
+        columns
+            Names of `TRACE_EVENTS`.
+
+        Returns
+        -------
+        list of str
+            In their order.
+        """
         return [name for name in columns if name not in self.columns]
 
     def with_columns(self, names: Sequence[str], added: pa.Table) -> Decoded:
-        """Return the same rows with more columns."""
+        """Return the same rows with more columns.
+
+        Parameters
+        ----------
+        names
+            Columns that were asked for.
+        added
+            Those of them that hold anything; as many rows as the chunk has.
+
+        Returns
+        -------
+        Decoded
+            A new one.
+        """
         table = self.table
         for name in added.column_names:
             table = table.append_column(added.schema.field(name), added[name])
         return Decoded(self.chunk, self.columns.union(names), table)
 
     def select(self, columns: Sequence[str]) -> pa.Table:
-        """Return columns that were asked for, but for those that hold nothing but null."""
+        """Return columns that were asked for before.
+
+        Parameters
+        ----------
+        columns
+            Their names.
+
+        Returns
+        -------
+        Table
+            Without those that hold nothing but null.
+        """
         return self.table.select([name for name in columns if name in self.table.column_names])
 
 
@@ -69,11 +117,32 @@ class RowGroups:
         return len(self._of)
 
     def of(self, worker: int, chunk: Chunk) -> Decoded | None:
-        """Return what is there of a chunk."""
+        """Return what is there of a chunk.
+
+        Parameters
+        ----------
+        worker
+            Whose chunk.
+        chunk
+            The chunk.
+
+        Returns
+        -------
+        Decoded or None
+            None where nothing is there of it.
+        """
         return next((decoded for decoded in self._of.get(worker, ()) if decoded.is_of(chunk)), None)
 
     def keep(self, worker: int, decoded: Decoded) -> None:
-        """Keep a chunk in the place of what there was of it, and of the worker's oldest one; if there is room."""
+        """Keep a chunk in the place of what there was of it, and of the worker's oldest one.
+
+        Parameters
+        ----------
+        worker
+            Whose chunk.
+        decoded
+            The chunk; if there is no room, nothing of the worker is kept.
+        """
         with self._lock:
             before = self._of.pop(worker, ())
             groups_kept = [group for group in before if not group.is_of(decoded.chunk)][1 - _OF_EACH :]
@@ -84,7 +153,13 @@ class RowGroups:
                 self._bytes += sum(group.table.nbytes for group in groups)
 
     def last(self) -> dict[int, tuple[Decoded, ...]]:
-        """Return the last row group of each worker, as far as it may stay between two appends."""
+        """Return the last row group of each worker, as far as it may stay between two appends.
+
+        Returns
+        -------
+        dict
+            Per worker, its last row group alone; 64 MiB together at most.
+        """
         size, last = 0, {}
         for worker, groups in self._of.items():
             size += groups[-1].table.nbytes
@@ -99,12 +174,31 @@ _growing: dict[Path, RowGroups] = {}
 
 
 def kept_of(root: Path) -> RowGroups:
-    """Return the row groups with which a log begins to be read that this process may have read before."""
+    """Return the row groups with which a reader of a log may begin.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+
+    Returns
+    -------
+    RowGroups
+        Those that this process kept when it read the log last; empty where it did not.
+    """
     decoded = _growing.get(root)
     return RowGroups(None if decoded is None else decoded.last())
 
 
 def keep_last(root: Path, groups: RowGroups) -> None:
-    """Keep the last row group of each worker for the next append of this process, in place of those of other logs."""
+    """Keep the last row group of each worker for the next append of this process, in place of those of other logs.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+    groups
+        What was read of it.
+    """
     _growing.clear()
     _growing[root] = RowGroups(groups.last())

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 def readable_versions(directory: Path) -> list[int]:
     """Return the numbers of the versions from the first one that can be read, ascending (see `forget_before`).
 
+    Parameters
+    ----------
+    directory
+        Of the table.
+
+    Returns
+    -------
+    list of int
+        Empty where there is none. Reads a file per version that cannot be read.
+
     Raises
     ------
     StoreError
@@ -32,6 +42,13 @@ def readable_versions(directory: Path) -> list[int]:
 
 def forget_before(directory: Path, version: int) -> None:
     """Remove from the log of a table what nobody needs to read a version and those after it.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        The first version that must stay readable.
 
     Raises
     ------

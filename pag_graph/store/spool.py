@@ -254,6 +254,13 @@ class Spool:
     def lose(self, process: int, worker: int, stretches: Iterable[tuple[int, int]]) -> None:
         """Take note that a program could not keep events of a worker: first and last number of each stretch.
 
+        Parameters
+        ----------
+        process, worker
+            Whose.
+        stretches
+            First and last number of each, from 1, in any order; those that came meanwhile do not count.
+
         Raises
         ------
         TraceFormatError
@@ -306,7 +313,20 @@ class Spool:
             self._publish()
 
     def state(self, process: int) -> tuple[dict[int, int], list[int]]:
-        """Return, of a process' workers, the numbers that are expected next, and those that have ended."""
+        """Say how far the logs of a process' workers are there.
+
+        Parameters
+        ----------
+        process
+            Has joined.
+
+        Returns
+        -------
+        expected
+            Per worker: the number of the event that is expected next.
+        ended
+            Workers that have ended.
+        """
         with self._mutex:
             ended = [worker for worker in self._parts[process].workers if self._lanes[worker].ended]
             return self._next(process), ended

@@ -59,18 +59,49 @@ def write_state(store: Path, content: bytes, sends: Sequence[str] = ()) -> dict[
 
 
 def files_of_state(pin: Mapping[str, Any] | None) -> list[str]:
-    """Return the names of the files that a commit needs to be gone on from; `pin` as from `write_state`."""
+    """Return the names of the files from which an append goes on.
+
+    Parameters
+    ----------
+    pin
+        As from `write_state`; None where a commit kept no state.
+
+    Returns
+    -------
+    list of str
+        The state, then the files of sends; names in the directory of the table `epochs`.
+    """
     return [] if pin is None else [str(pin.get("file")), *map(str, pin.get("sends", ()))]
 
 
 def state_to_disk(store: Path, pin: Mapping[str, Any] | None) -> None:
-    """Have the files that a commit needs to be gone on from reach the disk, where that is asked for (`durable`)."""
+    """Have the files from which an append goes on reach the disk, where that is asked for (`durable`).
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    pin
+        As for `files_of_state`.
+    """
     if names := files_of_state(pin):
         to_disk(*(store / _TABLE / name for name in names), store / _TABLE)
 
 
 def write_sends(store: Path, sends: pa.Table) -> str:
-    """Write sends that nobody has read; return the name of the file.
+    """Write sends that nobody has read.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    sends
+        Rows of any schema.
+
+    Returns
+    -------
+    str
+        Name of the file, in the directory of the table `epochs`; it holds the checksum of its bytes.
 
     Raises
     ------
@@ -89,7 +120,19 @@ def write_sends(store: Path, sends: pa.Table) -> str:
 
 
 def read_sends(store: Path, name: str) -> pa.Table:
-    """Read such a file.
+    """Read a file of `write_sends`.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    name
+        As from `write_sends`.
+
+    Returns
+    -------
+    Table
+        Its rows.
 
     Raises
     ------

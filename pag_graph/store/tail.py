@@ -9,11 +9,9 @@ more.
 from __future__ import annotations
 
 import os
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from pag_graph.errors import StoreConflictError, TraceFormatError
@@ -22,14 +20,13 @@ from pag_graph.store.event_files import inspect, open_events, read_groups
 from pag_graph.store.gaps import Gaps
 from pag_graph.store.log import ENCODED_WORDS, Chunk, TraceLog, stretches, with_values
 from pag_graph.store.safe_files import check_folder
+from pag_graph.store.tail_log import Arrival, GrowingTrace, TailLog
 from pag_graph.store.trace import Trace
 from pag_graph.store.trace_files import EVENTS, META, NUMBERED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from pag_graph.store.event_files import EventFile
 
@@ -47,39 +44,15 @@ _TICK_NS = 100_000_000
 """How finely a file system tells when a folder changed, at the coarsest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrowingTrace(Trace):
-    """A trace as far as it was written; of its files, those that are still needed."""
-
-    read: int
-    """Events that were read since its beginning."""
-
-    @property
-    def rows(self) -> int:
-        """Number of events in the trace so far."""
-        return self.read
-
-
-class Arrival(NamedTuple):
-    """A file of events, or what came to it later, as rows of one worker."""
-
-    first_row: int
-    file: str
-    """Path inside the trace."""
-    published_ns: int
-    """When the recorder wrote it, Unix time."""
-    read_ns: int
-    """When it was seen, Unix time."""
-    t_max: int
-    """The latest time of its rows, on the worker's own clock."""
-
-
 class Newest(NamedTuple):
     """The last file of a series, as it was when it was read: it may have more row groups by now."""
 
     name: str
+    """Name of the file."""
     stamp: tuple[int, int] | None
+    """Inode and time of change when it was read."""
     file: EventFile
+    """What it held then."""
 
 
 class Awaited(NamedTuple):
@@ -90,46 +63,9 @@ class Awaited(NamedTuple):
     later: int
     """That of the next one that is there."""
     worker: int
+    """Whose file it is."""
     since_ns: int
     """When that was seen, Unix time."""
-
-
-@dataclass(frozen=True, slots=True)
-class TailLog(TraceLog):
-    """A log without the rows that nobody needs again; what is new of it is in memory."""
-
-    arrivals: Mapping[int, Sequence[Arrival]] = field(default_factory=dict)
-    """Per worker, in the order of its log: all files since the trace's beginning."""
-    content: Mapping[tuple[str, int], pa.Table] = field(default_factory=dict, compare=False, repr=False)
-    """Row groups, by file and number, that were read."""
-    awaited: frozenset[int] = frozenset()
-    """Workers of which a file lacks that may still come."""
-
-    def forward(self) -> TailLog:  # type: ignore[override]  # what it keeps it keeps for every reader
-        """Return the log itself: what is asked for again and again is in memory."""
-        return self
-
-    def files_of(self, worker: int | NDArray[np.int64], row: NDArray[np.int64]) -> pa.Array:
-        """Return the files that hold rows (from 0) of one worker, or of one each; words, dictionary-encoded."""
-        workers = np.broadcast_to(worker, len(row))
-        names = [
-            known[bisect_right(known, place, key=lambda arrival: arrival.first_row) - 1].file
-            for known, place in zip((self.arrivals[int(w)] for w in workers), row.tolist(), strict=True)
-        ]
-        return pa.array(names, pa.string()).dictionary_encode()
-
-    def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Read rows `low` to `high` (exclusive) of `worker` as `TraceLog.tables` does."""
-        for chunk in self.chunks.get(worker, ()):
-            begin, end = max(low, chunk.first_row), min(high, chunk.first_row + chunk.rows)
-            if begin >= end:
-                continue
-            kept = self.content.get((chunk.file, chunk.row_group))
-            if kept is None:
-                yield from TraceLog.tables(self, worker, begin, end, columns)
-                continue
-            present = [name for name in columns if name in kept.column_names]
-            yield kept.select(present).slice(chunk.offset + begin - chunk.first_row, end - begin)
 
 
 class Tail:
@@ -187,7 +123,18 @@ class Tail:
         return frozenset(file.worker for stem, file in self._awaited.items() if self._series[stem][0] == file.number)
 
     def rows_of(self, worker: int) -> int:
-        """Return how many rows of a worker were read."""
+        """Return how many rows of a worker were read.
+
+        Parameters
+        ----------
+        worker
+            Any number.
+
+        Returns
+        -------
+        int
+            0 of a worker of which nothing came.
+        """
         known = self._chunks.get(worker)
         return known[-1].first_row + known[-1].rows if known else 0
 
@@ -221,14 +168,33 @@ class Tail:
         return described or self.rows > before
 
     def arrival(self, worker: int, t_own: int) -> Arrival | None:
-        """Return the file with which a worker's log got to a time of its own clock; the last one if it has not."""
+        """Return the file with which a worker's log got to a time.
+
+        Parameters
+        ----------
+        worker
+            Whose log.
+        t_own
+            Nanoseconds of the worker's own clock.
+
+        Returns
+        -------
+        Arrival or None
+            The last one if the log is not that far; None where nothing came of the worker. O(log files).
+        """
         known = self._arrivals.get(worker)
         if not known:
             return None
         return known[min(bisect_left(known, t_own, key=lambda arrival: arrival.t_max), len(known) - 1)]
 
     def log(self) -> TailLog | None:
-        """Return the rows that are still needed, as far as they were read; None before there are any."""
+        """Return the rows that are still needed, as far as they were read; None before there are any.
+
+        Returns
+        -------
+        TailLog or None
+            None before there are any rows.
+        """
         if not self._chunks:
             return None
         chunks = {worker: tuple(known) for worker, known in sorted(self._chunks.items())}
@@ -236,6 +202,11 @@ class Tail:
 
     def trace(self) -> GrowingTrace:
         """Return the trace as far as it was read.
+
+        Returns
+        -------
+        GrowingTrace
+            With the findings of its source only once it is complete.
 
         Raises
         ------
@@ -262,7 +233,13 @@ class Tail:
         )
 
     def forget(self, done: Mapping[int, int]) -> None:
-        """Let go of the first rows of each worker, but for the last of them: so many are done."""
+        """Let go of rows that are done.
+
+        Parameters
+        ----------
+        done
+            Per worker: how many of its first rows; the last of them is kept.
+        """
         self._done |= done
         for worker, known in self._chunks.items():
             first = self._done.get(worker, 0) - 1

@@ -231,6 +231,23 @@ class Trace:
     def file_of(self, *, worker: int, seq: int) -> str:
         """Return the path of the file that holds an event; several are joined with " and ".
 
+        Parameters
+        ----------
+        worker, seq
+            The event.
+
+        Returns
+        -------
+        str
+            The folder of events where no file has it.
+
+        Raises
+        ------
+        TraceFormatError
+            If a file is damaged.
+
+        Notes
+        -----
         Searches the files of the worker: meant for messages about one event, not for all.
         """
         files = [file for file in self.files if worker in file.workers]
@@ -411,12 +428,28 @@ def _write_content(
 
 
 def write_table(file: Path, table: pa.Table) -> None:
-    """Write a table of a trace as Parquet."""
+    """Write a table of a trace as Parquet.
+
+    Parameters
+    ----------
+    file
+        Written anew.
+    table
+        At least one column.
+    """
     write_row_groups(file, [table])
 
 
 def write_row_groups(file: Path, tables: Sequence[pa.Table]) -> None:
-    """Write tables of a trace as one file of Parquet; each of them begins a row group."""
+    """Write tables of a trace as one file of Parquet.
+
+    Parameters
+    ----------
+    file
+        Written anew.
+    tables
+        At least one, all of one schema; each begins a row group, and has several if it is large.
+    """
     schema = tables[0].schema
     # Neighbouring numbers differ by little, so delta encoding beats a dictionary many times over. With zstd a trace
     # would be a sixth smaller, and would take a quarter longer to decode.

@@ -39,14 +39,34 @@ VOCABULARIES: dict[str, frozenset[str]] = {"kind": frozenset(EventKind), "activi
 
 
 def encoded_schema(names: Sequence[str]) -> pa.Schema:
-    """Return the schema of columns of events as they are read: words come dictionary-encoded."""
+    """Return the schema of columns of events as they are read.
+
+    Parameters
+    ----------
+    names
+        Columns of `TRACE_EVENTS`.
+
+    Returns
+    -------
+    Schema
+        In their order; words are dictionary-encoded.
+    """
     encoded = pa.dictionary(pa.int32(), pa.string())
     declared = [TRACE_EVENTS.field(name) for name in names]
     return pa.schema([column.with_type(encoded) if column.name in VOCABULARIES else column for column in declared])
 
 
 def check_nulls(table: pa.Table, schema: pa.Schema, *, where: str) -> None:
-    """Refuse a table that lacks a value in a column that must have one; `where` names its file.
+    """Refuse a table that lacks a value in a column that must have one.
+
+    Parameters
+    ----------
+    table
+        May lack columns.
+    schema
+        What is declared.
+    where
+        The file, for the message.
 
     Raises
     ------
@@ -65,7 +85,14 @@ def check_nulls(table: pa.Table, schema: pa.Schema, *, where: str) -> None:
 
 
 def check_vocabulary(table: pa.Table, *, where: str) -> None:
-    """Refuse events of a kind or activity that contract 1 does not know; `where` names their file.
+    """Refuse events of a kind or activity that contract 1 does not know.
+
+    Parameters
+    ----------
+    table
+        May lack columns.
+    where
+        The file, for the message.
 
     Raises
     ------
@@ -93,7 +120,14 @@ def check_vocabulary(table: pa.Table, *, where: str) -> None:
 
 
 def check_ranges(table: pa.Table, *, where: str) -> None:
-    """Refuse events with a number that none of their columns can have; `where` names their file.
+    """Refuse events with a number that no column of that name can have (`LIMITS`).
+
+    Parameters
+    ----------
+    table
+        May lack columns.
+    where
+        The file, for the message.
 
     Raises
     ------
@@ -119,7 +153,24 @@ def _event_at(table: pa.Table, row: int) -> str:
 
 
 def check_columns(actual: pa.Schema, declared: pa.Schema, *, where: str) -> None:
-    """Refuse a table that lacks a column or has one of another type; `where` names its file."""
+    """Refuse a table that lacks a column or has one of another type.
+
+    Parameters
+    ----------
+    actual
+        Columns of the table; further ones do not count, and words may be dictionary-encoded.
+    declared
+        What must be there; columns that are optional may be absent.
+    where
+        The file, for the message.
+
+    Raises
+    ------
+    MissingColumnError
+        If a column is missing; names all that are.
+    SchemaError
+        If a column is of another type.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
     available = dict(zip(actual.names, actual.types, strict=True))
     absent = (name for name in declared.names if name not in available)
     if missing := [name for name in absent if not is_optional(declared.field(name))]:
@@ -137,7 +188,22 @@ def check_columns(actual: pa.Schema, declared: pa.Schema, *, where: str) -> None
 
 
 def completed(table: pa.Table, names: Sequence[str], declared: pa.Schema) -> pa.Table:
-    """Add the wanted columns that a file may lack, and does; all their values are null."""
+    """Add the wanted columns that a file may lack, and does.
+
+    Parameters
+    ----------
+    table
+        As it was read.
+    names
+        Columns that are wanted.
+    declared
+        Schema of the table; it says which columns are optional.
+
+    Returns
+    -------
+    Table
+        All values of such a column are null.
+    """
     for name in names:
         if name not in table.column_names and is_optional(declared.field(name)):
             table = table.append_column(declared.field(name), pa.nulls(table.num_rows, declared.field(name).type))
@@ -145,7 +211,31 @@ def completed(table: pa.Table, names: Sequence[str], declared: pa.Schema) -> pa.
 
 
 def conform(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
-    """Return a table that is to be written with all columns that are declared, in their types."""
+    """Bring a table that is to be written to its declared columns.
+
+    Parameters
+    ----------
+    table
+        Columns that may be null may be absent.
+    schema
+        What is declared.
+    where
+        What the table is, for messages.
+
+    Returns
+    -------
+    Table
+        All declared columns, in their order and types.
+
+    Raises
+    ------
+    SchemaError
+        If it has other columns, or values that do not fit.
+    MissingColumnError
+        If a column is missing that must have values.
+    TraceFormatError
+        If a value is missing that must be there.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
     # Columns that may be null may be absent: most sources know only some of them.
     if unknown := [name for name in table.column_names if name not in schema.names]:
         message = f"{where} has the unknown column(s) {', '.join(unknown)}."
@@ -163,7 +253,29 @@ def conform(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
 
 
 def cast(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
-    """Give the columns of a table their declared types; `where` names its file."""
+    """Give the columns of a table their declared types.
+
+    Parameters
+    ----------
+    table
+        Has the declared columns, in their order.
+    schema
+        What is declared.
+    where
+        The file, for messages.
+
+    Returns
+    -------
+    Table
+        The same rows.
+
+    Raises
+    ------
+    SchemaError
+        If values do not fit.
+    TraceFormatError
+        If a value is missing that must be there.
+    """
     check_nulls(table, schema, where=where)
     try:
         return table.cast(schema)

@@ -35,7 +35,20 @@ CONVERT_AGAIN = "Convert the source again with `pag convert`."
 
 
 def unreadable(file: Path, error: Exception) -> TraceFormatError:
-    """Return what to raise where a file is not there, no Parquet, or damaged, or too large to be read whole."""
+    """Return what to raise where a Parquet file cannot be read.
+
+    Parameters
+    ----------
+    file
+        The file.
+    error
+        Out of `DAMAGE`, or a MemoryError.
+
+    Returns
+    -------
+    TraceFormatError
+        It tells apart a file that is not there, one that is too large, and one that is damaged.
+    """
     if not file.exists():
         return TraceFormatError(
             f"{file} is not there.",
@@ -56,13 +69,29 @@ def unreadable(file: Path, error: Exception) -> TraceFormatError:
 
 
 def seal_trace(root: Path) -> None:
-    """Write down size and CRC-32 of every file of a trace that is whole, so that later damage shows."""
+    """Write down size and CRC-32 of every file of a trace, so that later damage shows.
+
+    Parameters
+    ----------
+    root
+        Directory of a trace that is whole. All its files are read.
+    """
     sums = {name: _checksum(root / name) for name in _file_names(root)}
     (root / CHECKSUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
 
 
 def written_sums(root: Path) -> dict[str, Any]:
-    """Return size and CRC-32 of the files of a trace, by name, as they were written; empty where nobody wrote it down.
+    """Return what `seal_trace` wrote down.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+
+    Returns
+    -------
+    dict
+        Per name of a file: ``bytes`` and ``crc32``; empty where nobody wrote it down.
 
     Raises
     ------
@@ -84,7 +113,23 @@ def written_sums(root: Path) -> dict[str, Any]:
 
 
 def changed_files(root: Path) -> list[pa.Table]:
-    """Find the files that are not as they were written; a trace without checksums has none."""
+    """Find the files of a trace that are not as they were written.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace. All its files are read, by several threads.
+
+    Returns
+    -------
+    list of Table
+        Empty, also of a trace without checksums, or one table of `PAG_FINDINGS` with a row per file.
+
+    Raises
+    ------
+    TraceFormatError
+        If the checksums cannot be read.
+    """
     if not os.path.lexists(root / CHECKSUMS):
         return []
     sums = written_sums(root)

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from pag_graph.builder.build import construct
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
-from pag_graph.builder.made import StoreSink
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, plan_run
 from pag_graph.builder.saved import Saved
+from pag_graph.builder.sink import StoreSink
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.engines.local import LocalEngine
 from pag_graph.model.tables import PAG_TRAFFIC

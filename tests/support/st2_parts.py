@@ -14,7 +14,7 @@ from pag_graph.model.graph import GraphPart
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
 from pag_graph.rules.rows import CODE_OF_LABEL, EDGE_CODES, LABELS, WorkerRows
 from pag_graph.rules.st2 import build_columns, message_findings
-from pag_graph.store.log import codes, column
+from pag_graph.store.log import column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,7 @@ def build_slice(
     ends
         Rows of `MESSAGE_ENDS`.
     """
-    words = codes(events, "kind", LABELS, 0)
+    words = np.array([LABELS.get(kind, 0) for kind in events["kind"].to_pylist()], np.int8)
     names = ("seq", "epoch", "operator", "channel", "peer", "message_seq", "records", "bytes")
     columns: dict[str, Any] = {name: column(events, name) for name in names}
     columns |= {"t": column(events, "t_ns"), "timeout": columns["seq"], "label": words, "kind": CODE_OF_LABEL[words]}

@@ -11,9 +11,9 @@ import polars as pl
 from pag_graph import api
 from pag_graph.builder import saved, sends
 from pag_graph.builder.follow import Follower
-from pag_graph.builder.made import StoreSink
 from pag_graph.builder.match import READERS, RECEIVES, SENDS
 from pag_graph.builder.sends import SendBook
+from pag_graph.builder.sink import StoreSink
 from pag_graph.builder.spilled import FILE_ROWS
 from pag_graph.errors import StoreError
 from pag_graph.rules.rows import RuleParameters

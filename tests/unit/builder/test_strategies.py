@@ -11,9 +11,9 @@ import pytest
 import pag_graph
 from pag_graph.builder.build import build, construct
 from pag_graph.builder.engine import silent
-from pag_graph.builder.made import StoreSink
 from pag_graph.builder.plan import plan_run
 from pag_graph.builder.saved import Saved
+from pag_graph.builder.sink import StoreSink
 from pag_graph.builder.stretches import _LONGEST, stretches
 from pag_graph.engines.local import LocalEngine
 from pag_graph.store.trace import Trace

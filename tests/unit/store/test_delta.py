@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from pag_graph import api
 from pag_graph.builder import commit as commits
-from pag_graph.builder import made, scan
+from pag_graph.builder import scan, sink
 from pag_graph.errors import (
     FormatVersionError,
     StoreConflictError,
@@ -265,7 +265,7 @@ def test_a_reader_sees_one_state_while_another_is_written(place: Path) -> None:
 
 
 def test_a_slice_may_fill_several_files(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made, "_FILE_ROWS", 7)
+    monkeypatch.setattr(sink, "_FILE_ROWS", 7)
     info = build(place, "whole").store
     for name, key in (("vertices", "id"), ("edges", "dst")):
         files = [pq.read_table(file) for file in info.files(name)]
@@ -299,7 +299,7 @@ def test_the_commit_says_where_it_came_from(place: Path) -> None:
 INTERRUPTS = [
     (scan, "check_order", 0, False),
     # Files of vertices and edges, and those of the small tables.
-    *((made, "write_part", at, False) for at in (0, 1)),
+    *((sink, "write_part", at, False) for at in (0, 1)),
     *((commits, "write_part", at, False) for at in (0, 2)),
     (commits, "write_state", 0, False),
     (commits, "write_state", 0, True),

@@ -14,8 +14,9 @@ from deltalake import DeltaTable
 from pag_graph import api
 from pag_graph.errors import StoreConflictError, StoreError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store import check, commit, delta, delta_actions, delta_log
-from pag_graph.store.delta_log import latest, read_state, write_version
+from pag_graph.store import check, commit, delta, delta_actions, delta_writing
+from pag_graph.store.delta_log import latest, read_state
+from pag_graph.store.delta_writing import write_version
 from pag_graph.store.parts import PartFile, write_part
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
@@ -65,7 +66,7 @@ def copies(directory: Path, part: tuple[Path, PartFile], count: int) -> list[Par
 def test_long_logs_are_read_from_checkpoints_here_and_elsewhere(
     part: tuple[Path, PartFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr(delta_writing, "CHECKPOINT_EVERY", 4)
     parts = copies(tmp_path, part, 11)
     for one in parts:
         grow(tmp_path, [one])
@@ -101,7 +102,7 @@ def test_long_logs_are_read_from_checkpoints_here_and_elsewhere(
 def test_a_damaged_checkpoint_is_not_parsed(
     part: tuple[Path, PartFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(delta_writing, "CHECKPOINT_EVERY", 2)
     for one in copies(tmp_path / "operators", part, 4):
         grow(tmp_path / "operators", [one])
     (file,) = (tmp_path / "operators" / "_delta_log").glob("*.checkpoint.parquet")
