@@ -18,7 +18,6 @@ from pag_graph.kernels.reads import edges_of_reads
 from pag_graph.kernels.traffic import sum_reads
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
 from pag_graph.rules.protocol import Before
 from pag_graph.rules.protocol import Life as Lifetime
 from pag_graph.rules.registry import of, wait_rules
@@ -35,6 +34,7 @@ from pag_graph.rules.rows import (
     is_any_of,
     opened,
 )
+from pag_graph.rules.worker_graphs import LocalEdges, Messages, WorkerGraph, lay_out
 from pag_graph.runtime.threads import each
 from pag_graph.store.findings import no_findings
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan, Slice
     from pag_graph.builder.scan import SliceRows
     from pag_graph.builder.state import SliceScan
+    from pag_graph.rules.graph_columns import GraphColumns
 
     I8 = NDArray[np.int8]
     I64 = NDArray[np.int64]

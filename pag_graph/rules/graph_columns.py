@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pag_graph.rules.rows import WorkerRows
-
     I8 = NDArray[np.int8]
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
@@ -62,11 +60,33 @@ class Epochs:
     """How many rows each has."""
 
     def before(self, last: int) -> int:
-        """Return how many rows carry an epoch up to `last`."""
+        """Count the rows up to an epoch.
+
+        Parameters
+        ----------
+        last
+            An epoch.
+
+        Returns
+        -------
+        int
+            Rows that carry it or an earlier one.
+        """
         return int(self.rows[: np.searchsorted(self.epoch, last, side="right")].sum())
 
     def at(self, low: int, high: int) -> I64:
-        """Return the epochs of rows `low` to `high` (exclusive)."""
+        """Return the epochs of some rows.
+
+        Parameters
+        ----------
+        low, high
+            The first row, and the one after the last.
+
+        Returns
+        -------
+        array of int64
+            Per row.
+        """
         ends = np.cumsum(self.rows)
         cut_ends = np.clip(ends, low, high)
         return np.repeat(self.epoch, np.diff(cut_ends, prepend=low))
@@ -95,10 +115,32 @@ class _Columns(ABC):
 
     @abstractmethod
     def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
-        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+        """Return all columns of integers of some rows.
+
+        Parameters
+        ----------
+        low, high
+            The first row, and the one after the last.
+
+        Returns
+        -------
+        dict
+            Per column of the schema that is no word: an element per row; -1 where it is null.
+        """
 
     def table(self, low: int, high: int) -> pa.Table:
-        """Return rows `low` to `high` (exclusive) as rows of the schema, words dictionary-encoded."""
+        """Return some rows as a table.
+
+        Parameters
+        ----------
+        low, high
+            The first row, and the one after the last.
+
+        Returns
+        -------
+        Table
+            Rows of the schema, words dictionary-encoded.
+        """
         columns = _numbers(self.integers(low, high), self.schema)
         return _table({**columns, self.word: _words(self.kind[low:high], self.vocabulary)}, self.schema)
 
@@ -109,6 +151,11 @@ class _Columns(ABC):
         ----------
         words
             A number per word.
+
+        Returns
+        -------
+        array of uint64
+            Per epoch. O(rows).
         """
         meaning = np.array([words[str(word)] for word in self.vocabulary], np.int64)
         ends = np.cumsum(self.epochs.rows)
@@ -128,7 +175,7 @@ class _Columns(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertices(_Columns):
-    """Columns of vertices: numbers are id, seq, t_ns, operator, segment."""
+    """Columns of vertices, in the order of (epoch, id): numbers are id, seq, t_ns, operator, segment."""
 
     schema = PAG_VERTICES
     word = "kind"
@@ -136,12 +183,34 @@ class Vertices(_Columns):
 
     @classmethod
     def empty(cls, epochs: Epochs) -> Vertices:
-        """Make columns that are to be filled."""
+        """Make columns that are to be filled.
+
+        Parameters
+        ----------
+        epochs
+            How many rows each epoch has.
+
+        Returns
+        -------
+        Vertices
+            Its columns have room for all rows.
+        """
         rows = int(epochs.rows.sum())
         return cls(epochs=epochs, numbers=np.empty((VERTEX_NUMBERS, rows), np.int64), kind=np.empty(rows, np.int8))
 
     def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
-        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+        """Return all columns of integers of some rows.
+
+        Parameters
+        ----------
+        low, high
+            The first row, and the one after the last.
+
+        Returns
+        -------
+        dict
+            As of the base class; worker, position and epoch are derived.
+        """
         columns: dict[str, I64 | I32] = dict(zip(_VERTEX_NAMES, self.numbers[:, low:high], strict=True))
         ids = columns["id"]
         columns |= {"worker": (ids >> POSITION_BITS).astype(np.int32), "pos": ids & MAX_POSITION}
@@ -150,9 +219,10 @@ class Vertices(_Columns):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges(_Columns):
-    """Columns of edges: numbers are src, dst, src_epoch, start_ns, duration_ns, operator, activation, records.
+    """Columns of edges, in the order of (epoch, dst), local ones first.
 
-    Those that only messages have are as long as there are messages.
+    Numbers are src, dst, src_epoch, start_ns, duration_ns, operator, activation, records. Columns that only messages
+    have are as long as there are messages.
     """
 
     schema = PAG_EDGES
@@ -160,6 +230,7 @@ class Edges(_Columns):
     vocabulary = EDGE_TYPES
 
     flags: I8
+    """Bits of `EdgeFlags`, per edge."""
     place: I64
     """Per message: its row, ascending."""
     of_messages: I64
@@ -169,7 +240,20 @@ class Edges(_Columns):
 
     @classmethod
     def empty(cls, epochs: Epochs, messages: int) -> Edges:
-        """Make columns that are to be filled."""
+        """Make columns that are to be filled.
+
+        Parameters
+        ----------
+        epochs
+            How many rows each epoch has.
+        messages
+            How many of them are messages.
+
+        Returns
+        -------
+        Edges
+            Its columns have room for all rows.
+        """
         rows = int(epochs.rows.sum())
         return cls(
             epochs=epochs,
@@ -182,7 +266,18 @@ class Edges(_Columns):
         )
 
     def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
-        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+        """Return all columns of integers of some rows.
+
+        Parameters
+        ----------
+        low, high
+            The first row, and the one after the last.
+
+        Returns
+        -------
+        dict
+            As of the base class.
+        """
         columns: dict[str, I64 | I32] = dict(zip(_EDGE_NAMES, self.numbers[:, low:high], strict=True))
         first, end = np.searchsorted(self.place, (low, high))
         message_rows = self.place[first:end] - low
@@ -205,7 +300,18 @@ class Traffic:
 
     @classmethod
     def of(cls, parts: Sequence[I64]) -> Traffic:
-        """Put together what workers read, as `pag_graph.kernels.traffic.sum_reads` returns it."""
+        """Put together what workers read.
+
+        Parameters
+        ----------
+        parts
+            As from `pag_graph.kernels.traffic.sum_reads`, one per worker.
+
+        Returns
+        -------
+        Traffic
+            Sorted. O(rows log rows).
+        """
         numbers = np.concatenate([np.empty((0, traffic.COLUMNS), np.int64), *parts])
         return cls(numbers[np.lexsort(numbers[:, traffic.TYPE :: -1].T)])
 
@@ -215,7 +321,18 @@ class Traffic:
         return len(self.numbers)
 
     def table(self, low: int, high: int) -> pa.Table:
-        """Return rows `low` to `high` (exclusive) as rows of the schema, words dictionary-encoded."""
+        """Return some rows as a table.
+
+        Parameters
+        ----------
+        low, high
+            The first row, and the one after the last.
+
+        Returns
+        -------
+        Table
+            Rows of `PAG_TRAFFIC`, words dictionary-encoded.
+        """
         numbers = self.numbers[low:high]
         columns: dict[str, I64 | I32] = {
             name: np.ascontiguousarray(numbers[:, place]) for name, place in _TRAFFIC_NAMES.items()
@@ -227,185 +344,20 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphColumns:
-    """Vertices, edges and findings of a slice; vertices in the order of (epoch, id), edges of (epoch, dst)."""
+    """Vertices, edges and findings of a slice."""
 
     vertices: Vertices
+    """One row per vertex, in the order of (epoch, id)."""
     edges: Edges
+    """One row per edge, in the order of (epoch, dst)."""
     findings: pa.Table
     """Rows of `PAG_FINDINGS`."""
     traffic: Traffic
+    """Messages that are read in the slice."""
     dropped: dict[str, int] = field(default_factory=dict)
     """Events that became no vertex, counted by reason."""
     segments: dict[int, int] = field(default_factory=dict)
     """Per worker with vertices: position of the vertex that starts the segment of its last one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalEdges:
-    """Edges of one worker between vertices that follow each other: per vertex the one that leads to it."""
-
-    previous: tuple[int, int, int]
-    """Position, time and epoch of the vertex before the first one."""
-    kind: I8
-    """Place in `EDGE_TYPES`; `pag_graph.kernels.assembly.NO_EDGE` where no edge leads to a vertex."""
-    operator: I64
-    activation: I64
-    """Position of the vertex that started it."""
-    records: I64
-    flags: I8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Messages:
-    """Edges from other workers to one, in any order; vertices as ids."""
-
-    numbers: I64
-    """A row per message: the columns of `Edges.numbers` and of `Edges.of_messages`, and its epoch."""
-    kind: I8
-    flags: I32
-    """A row per message: flags and alternatives."""
-
-    def and_one(self, numbers: I64, kind: int) -> Messages:
-        """Add one more, without flags, after all others."""
-        return Messages(
-            numbers=np.vstack((self.numbers, numbers)),
-            kind=np.append(self.kind, np.int8(kind)),
-            flags=np.vstack((self.flags, np.zeros((1, 2), np.int32))),
-        )
-
-    def in_order(self) -> I64:
-        """Return their places in the order of the vertices that they end at; those of one vertex stay as they are."""
-        # Nearly in order: only what ended a wait stands too late.
-        order: I64 = np.argsort(self.numbers[:, layout.DST], kind="stable")
-        return order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerGraph:
-    """The part of one worker in the graph of a slice, in its own order."""
-
-    rows: WorkerRows
-    operator: I64
-    """Per row of the worker: the operator that a vertex of it has."""
-    row: I32
-    """Per vertex: its row, negative for an inserted one (`pag_graph.kernels.assembly`)."""
-    pos: I64
-    t: I64
-    segment: I64
-    """Position of the vertex that starts its segment."""
-    epoch: I64
-    local: LocalEdges
-    messages: Messages
-    traffic: I64 = field(default_factory=lambda: np.empty((0, traffic.COLUMNS), np.int64))
-    """What it reads, as `pag_graph.kernels.traffic.sum_reads` returns it; rules of islands count nothing."""
-
-
-def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[str, int]) -> GraphColumns:
-    """Lay out the parts of all workers in the order of the store.
-
-    Parameters
-    ----------
-    parts
-        Workers ascending.
-    findings, dropped
-        As in `GraphColumns`.
-
-    Returns
-    -------
-    GraphColumns
-        O(rows); only messages are sorted, which nearly are.
-    """
-    runs = [layout.runs(part.epoch) for part in parts]
-    local = [(epochs, layout.edges_in(part.local.kind, rows)) for part, (epochs, rows) in zip(parts, runs, strict=True)]
-    orders = each(lambda part: part.messages.in_order(), parts)
-    read = [
-        layout.runs(part.messages.numbers[order, layout.DST_EPOCH]) for part, order in zip(parts, orders, strict=True)
-    ]
-    of_vertices, of_messages = (
-        _Layout.of([[runs_of_worker] for runs_of_worker in runs_of_workers]) for runs_of_workers in (runs, read)
-    )
-    of_edges = _Layout.of(list(zip(local, read, strict=True)))
-    vertices = Vertices.empty(of_vertices.epochs)
-    edges = Edges.empty(of_edges.epochs, int(of_messages.epochs.rows.sum()))
-
-    def place(number: int) -> None:
-        part, rows = parts[number], parts[number].rows
-        local, messages = part.local, part.messages
-        base = rows.worker << POSITION_BITS
-        layout.place_vertices(
-            layout.VertexColumns(part.row, part.pos, part.t, part.segment),
-            layout.Rows(rows.seq, rows.label, part.operator),
-            base,
-            layout.Places(of_vertices.ends[number], of_vertices.shift[number]),
-            layout.VertexTable(vertices.numbers, vertices.kind, INSERTED),
-        )
-        layout.place_edges(
-            layout.LocalColumns(
-                part.pos,
-                part.t,
-                part.epoch,
-                local.kind,
-                local.operator,
-                local.activation,
-                local.records,
-                local.flags,
-            ),
-            layout.Before(*local.previous, base),
-            layout.MessageColumns(
-                orders[number],
-                messages.numbers,
-                messages.kind,
-                messages.flags,
-                of_messages.ends[number],
-                of_messages.shift[number],
-            ),
-            layout.Places(of_edges.ends[number], of_edges.shift[number]),
-            layout.EdgeTable(
-                edges.numbers, edges.kind, edges.flags, edges.place, edges.of_messages, edges.alternatives
-            ),
-        )
-
-    each(place, range(len(parts)))
-    return GraphColumns(
-        vertices=vertices,
-        edges=edges,
-        findings=findings,
-        traffic=Traffic.of([part.traffic for part in parts]),
-        dropped=dropped,
-        segments={part.rows.worker: int(part.segment[-1]) for part in parts if len(part.segment)},
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where the rows of several workers belong, when epochs are laid out one after the other."""
-
-    epochs: Epochs
-    ends: list[I64]
-    """Per worker and epoch of its own: the row after the last, in the worker's order."""
-    shift: list[I64]
-    """The same: how far behind their place lies."""
-
-    @classmethod
-    def of(cls, runs: Sequence[Sequence[tuple[I64, I64]]]) -> _Layout:
-        """Lay out rows; per worker its epochs and how many rows each has, several times over for rows to be merged."""
-        epochs = np.unique(
-            np.concatenate([values for of_worker in runs for values, _ in of_worker] or [np.empty(0, np.int64)])
-        )
-        counts = np.zeros((len(runs), len(epochs)), np.int64)
-        for worker, of_worker in enumerate(runs):
-            for values, rows in of_worker:
-                counts[worker, np.searchsorted(epochs, values)] += rows
-        has_rows = counts.any(axis=0)
-        epochs, counts = epochs[has_rows], counts[:, has_rows]
-        ends = np.cumsum(counts, axis=1)
-        shift = np.cumsum(counts.T).reshape(len(epochs), len(runs)).T - ends
-        present = [np.flatnonzero(of_worker) for of_worker in counts]
-        return cls(
-            epochs=Epochs(epochs, counts.sum(axis=0)),
-            ends=[of_worker[epochs_present] for of_worker, epochs_present in zip(ends, present, strict=True)],
-            shift=[of_worker[epochs_present] for of_worker, epochs_present in zip(shift, present, strict=True)],
-        )
 
 
 def _row_hashes(schema: pa.Schema, numbers: Mapping[str, I64 | I32], words: str, codes: I8, meaning: I64) -> U64:

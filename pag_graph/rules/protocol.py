@@ -32,6 +32,7 @@ class Setting(NamedTuple):
     uncertainty: I64
     """Per worker: how far its clock may be off, in ns."""
     parameters: RuleParameters
+    """Those of the build."""
     idle_inferred: bool
     """Whether it has to be found out when workers had nothing to do, because the log does not say it."""
 
@@ -75,10 +76,13 @@ class Remark(NamedTuple):
     """What is odd about some rows of a worker: a finding per row."""
 
     name: str
+    """Name of the finding."""
     severity: Severity
+    """Its severity."""
     action: str
     """What was made of it."""
     rows: I64
+    """Places of the rows, ascending."""
 
 
 class _Facts(Protocol):
@@ -143,7 +147,18 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         ...
 
     def survey(self, rows: WorkerRows, /) -> _Survey:
-        """Say what the rows of one worker tell by themselves, in O(rows)."""
+        """Say what the rows of one worker tell by themselves.
+
+        Parameters
+        ----------
+        rows
+            Rows of the worker; messages are not matched yet.
+
+        Returns
+        -------
+        Survey
+            O(rows) in time and memory.
+        """
         ...
 
     def settle(self, rows: WorkerRows, surveyed: _Survey, setting: Setting, /) -> _Survey:
@@ -236,7 +251,18 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         ...
 
     def extra_findings(self, rows: WorkerRows, surveyed: _Survey, judged: _Judged, /) -> list[Remark]:
-        """Say what is odd about the rows of one worker under these rules alone."""
+        """Say what is odd about the rows of one worker under these rules alone.
+
+        Parameters
+        ----------
+        rows, surveyed, judged
+            The worker's rows and what the rules say of them.
+
+        Returns
+        -------
+        list of Remark
+            One per kind of finding; those without rows do not count.
+        """
         ...
 
 
@@ -269,7 +295,18 @@ class IslandRules(_Facts, Protocol):
         ...
 
     def message_findings(self, ends: pa.Table, /) -> pa.Table:
-        """Return rows of `PAG_FINDINGS` about the `ends` of all slices."""
+        """Say what became of messages that lack an end in their epoch.
+
+        Parameters
+        ----------
+        ends
+            As from `build_columns`, of all slices.
+
+        Returns
+        -------
+        Table
+            Rows of `PAG_FINDINGS`, one per such end.
+        """
         ...
 
 

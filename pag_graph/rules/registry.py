@@ -33,10 +33,32 @@ def of(rules: RuleSet) -> Rules:
 
 
 def wait_rules(rules: RuleSet) -> WaitRules[Any, Any]:
-    """Return a rule set whose epochs are no islands."""
+    """Return a rule set whose epochs are no islands.
+
+    Parameters
+    ----------
+    rules
+        Its name, which must be one of such a rule set.
+
+    Returns
+    -------
+    WaitRules
+        What it does.
+    """
     return _WAITS[rules]
 
 
 def island_rules(rules: RuleSet) -> IslandRules:
-    """Return a rule set whose epochs are islands."""
+    """Return a rule set whose epochs are islands.
+
+    Parameters
+    ----------
+    rules
+        Its name, which must be one of such a rule set.
+
+    Returns
+    -------
+    IslandRules
+        What it does.
+    """
     return _ISLANDS[rules]

@@ -86,7 +86,18 @@ EDGE_CODES: dict[str, int] = {kind: code for code, kind in enumerate(EDGE_TYPES)
 
 
 def is_any_of(kinds: Iterable[str]) -> NDArray[np.bool_]:
-    """Return whether each type is any of some: an element per place in `EDGE_TYPES`, and a last one for none, -1."""
+    """Make a table that says whether types are any of some.
+
+    Parameters
+    ----------
+    kinds
+        Types of edges.
+
+    Returns
+    -------
+    array of bool
+        Per place in `EDGE_TYPES`; one element more, for -1, which is no type and none of them.
+    """
     wanted = np.zeros(len(EDGE_TYPES) + 1, np.bool_)
     wanted[[EDGE_CODES[kind] for kind in kinds]] = True
     return wanted
@@ -114,16 +125,21 @@ class MessageRows:
     """Rows of one worker's log in their order, as far as messages are concerned; absent values are -1."""
 
     worker: int
+    """Whose rows."""
     first_order: int
     """Order of the first row on its worker, from 1."""
     epoch: I64
+    """The row's own label."""
     t: I64
     """Common clock minus the run's origin."""
     kind: I8
     """Kernel code of the kind."""
     channel: I64
+    """Number of the channel."""
     peer: I64
+    """The other worker: the receiver of a send, the sender of what is read."""
     message_seq: I64
+    """Number of the message in its stream."""
     reads: I32 = field(default_factory=lambda: np.empty(0, np.int32))
     """Rows that read a message, ascending. Filled by the matching, as what follows."""
     sent: I64 = field(default_factory=lambda: np.empty(0, np.int64))
@@ -147,12 +163,17 @@ class WorkerRows(MessageRows):
     before_t: int = NEVER
     """Time of the row before these; `NEVER` where there is none."""
     seq: I64
+    """Number of the row in the log."""
     label: I8
     """Place of the kind in `KINDS`."""
     operator: I64
+    """Number of the operator."""
     records: I64
+    """Records of the message or activity."""
     bytes: I64
+    """Bytes of the message."""
     timeout: I64
+    """Limit of a park (ns)."""
     activity: I8
     """Place in `EDGE_TYPES` of the type that the source states; -1 for none. Empty where the rules do not ask."""
     inferred: I8
@@ -173,6 +194,7 @@ class Open(NamedTuple):
     """An activity that is open, or a mark: a start or a stop that does not cancel another one."""
 
     operator: int
+    """Number of its operator, or of the activity; -1 where it has none."""
     pos: int
     """Position of the vertex that starts it; -1 for the mark of a stop."""
     seq: int
@@ -239,7 +261,18 @@ LOCAL_MESSAGE, PUSHED, MERGED, ENDED_IN_WAIT, POLLING = DROPPED
 
 
 def local_messages(rows: WorkerRows) -> NDArray[np.bool_]:
-    """Say which rows are ends of messages between operators of one worker, which are no edges."""
+    """Say which rows are ends of messages between operators of one worker.
+
+    Parameters
+    ----------
+    rows
+        Rows of one worker.
+
+    Returns
+    -------
+    array of bool
+        Per row; such messages are no edges.
+    """
     message = (rows.kind == act.SEND) | (rows.kind == act.RECEIVE) | (rows.kind == act.PROGRESS_RECEIVE)
     local: NDArray[np.bool_] = message & (rows.peer == rows.worker)
     return local
@@ -296,8 +329,11 @@ class PolledRows(NamedTuple):
     """Rows of one worker in log order, as far as its polling is concerned."""
 
     kind: I8
+    """Kernel code of the kind."""
     t: I64
+    """Nanoseconds since the run's origin."""
     operator: I64
+    """-1 where there is none."""
     gaps: I64
     """As in `WorkerRows`."""
 
@@ -308,12 +344,24 @@ class ApplicationMarks(NamedTuple):
     row: I64
     """A row can come twice: where others are missing right before it, and what was open ends."""
     starts: NDArray[np.bool_]
+    """Whether an activity starts there."""
     number: I64
     """Which activity; `EVERYTHING` where rows are missing."""
 
 
 def application_marks(rows: WorkerRows | PolledRows) -> ApplicationMarks:
-    """Return where application activities start or stop, or end because rows are missing."""
+    """Return where application activities start or stop, or end because rows are missing.
+
+    Parameters
+    ----------
+    rows
+        Rows of one worker.
+
+    Returns
+    -------
+    ApplicationMarks
+        O(rows).
+    """
     row = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
     starts, number = rows.kind[row] == APPLICATION_START, rows.operator[row]
     if len(rows.gaps):
@@ -338,7 +386,22 @@ _IS_APPLICATION = is_any_of(APPLICATION_TYPES)
 
 
 def application_types(rows: WorkerRows, marks: ApplicationMarks) -> tuple[I8, NDArray[np.bool_]]:
-    """Return the types of application activities, as places in `EDGE_TYPES`, and which marks state one that is none."""
+    """Return the types of application activities.
+
+    Parameters
+    ----------
+    rows
+        Rows of one worker.
+    marks
+        As from `application_marks`.
+
+    Returns
+    -------
+    types
+        Per mark: place in `EDGE_TYPES`; `application` where none is stated, or one that no activity of a program has.
+    stray
+        Per mark: whether it states such a type.
+    """
     plain = np.int8(EDGE_CODES[ActivityType.APPLICATION])
     stated = rows.activity[marks.row] if len(rows.activity) else np.full(len(marks.row), -1, np.int8)
     fits = _IS_APPLICATION[stated]

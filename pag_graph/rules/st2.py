@@ -56,9 +56,9 @@ from pag_graph.kernels import ABSENT
 from pag_graph.kernels.activations import STOP
 from pag_graph.model.enums import Severity
 from pag_graph.model.tables import PAG_FINDINGS
-from pag_graph.rules.graph_columns import GraphColumns, Messages, WorkerGraph, lay_out
 from pag_graph.rules.st2_chains import REASONS, Part, chained, scopes_of
 from pag_graph.rules.st2_messages import Ends, ends_of, match
+from pag_graph.rules.worker_graphs import Messages, WorkerGraph, lay_out
 from pag_graph.runtime.threads import each
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.rules.graph_columns import GraphColumns
     from pag_graph.rules.rows import WorkerRows
 
 columns: Final[tuple[str, ...]] = ()

@@ -12,8 +12,8 @@ from pag_graph.kernels import ABSENT
 from pag_graph.kernels.activations import PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND, START, STOP
 from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.model.enums import ActivityType
-from pag_graph.rules.graph_columns import LocalEdges
 from pag_graph.rules.rows import EDGE_CODES, KINDS, WorkerRows
+from pag_graph.rules.worker_graphs import LocalEdges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,22 +38,37 @@ class Order(NamedTuple):
     slot: _I64
     """Row whose place it takes; differs where a receive moved."""
     t_ns: _I64
+    """Its time, which a receive that moved has from the row that it overtook."""
     records: _I64
+    """Records; of a stop that states none, what its activation received."""
 
 
 class Chain(NamedTuple):
     """Vertices of one worker by their positions, and per vertex the edge that leads to it from the one before."""
 
     pos: _I64
+    """Position on the worker."""
     segment: _I64
+    """Position of the vertex that starts its segment."""
     epoch: _I64
+    """The epoch that it carries."""
     kind: _I8
+    """Place of the edge's type in `EDGE_TYPES`, or `NO_EDGE`."""
     operator: _I64
+    """Of the edge, or `ABSENT`; so are the following."""
     activation: _I64
+    """Position of the start that it leads from, if it leads to the stop."""
     records: _I64
+    """Records of the stop that it leads to."""
 
     def edges(self) -> LocalEdges:
-        """Return the edges."""
+        """Return the edges.
+
+        Returns
+        -------
+        LocalEdges
+            Per vertex, over the same memory.
+        """
         return LocalEdges(
             previous=(ABSENT, ABSENT, ABSENT),
             kind=self.kind,
@@ -68,8 +83,11 @@ class Part(NamedTuple):
     """The part of one worker."""
 
     rows: WorkerRows
+    """Rows of the worker."""
     order: Order
+    """Which of them become vertices."""
     chain: Chain
+    """The vertices."""
 
 
 REASONS = (*(str(kind) for kind in KINDS), "local_message", "own_progress", "enclosing_scope")
@@ -209,7 +227,18 @@ def _chain(
 
 
 def scopes_of(operators: pa.Table) -> _I64:
-    """Return the ids of operators that contain others, ascending; operators are rows of `TRACE_OPERATORS`."""
+    """Return the operators that contain others.
+
+    Parameters
+    ----------
+    operators
+        Rows of `TRACE_OPERATORS`.
+
+    Returns
+    -------
+    array of int64
+        Their numbers, ascending: those whose address is another one's without its last part.
+    """
     return np.sort(_scopes(operators))
 
 

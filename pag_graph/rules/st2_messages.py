@@ -14,8 +14,8 @@ from pag_graph.kernels.activations import PROGRESS_SEND, SEND
 from pag_graph.kernels.messages import EVERYONE, index_sends, pair
 from pag_graph.model.enums import ActivityType, EdgeFlags
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.rules.graph_columns import Messages
 from pag_graph.rules.rows import EDGE_CODES
+from pag_graph.rules.worker_graphs import Messages
 from pag_graph.runtime.threads import each
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Ends(NamedTuple):
     vertex: _I64
     """Vertex."""
     sent: _Bool
+    """Whether the message is sent there; otherwise it is read."""
     key: _I64
     """Epoch, channel, sender, receiver (`EVERYONE` for progress), number."""
     known: _Bool
@@ -63,6 +64,7 @@ class Ends(NamedTuple):
     numbers: _I64
     """Vertex id, time, records, bytes; -1 records for progress, whose updates SnailTrail 2 does not count."""
     expected: _I64
+    """How many other ends it must have."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -108,7 +110,20 @@ def _ends(
 
 
 def ends_of(part: Part, workers: int) -> Ends:
-    """Return the ends of messages of one of so many workers, in O(its vertices)."""
+    """Return the ends of messages of one worker.
+
+    Parameters
+    ----------
+    part
+        The worker's part.
+    workers
+        How many workers the trace has.
+
+    Returns
+    -------
+    Ends
+        O(its vertices).
+    """
     rows, order, chain = part
     ends: Ends = _ends(
         rows.kind,

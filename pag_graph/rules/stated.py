@@ -88,7 +88,18 @@ class StatedJudged(Judged):
 
 
 def safe_cut(_parks: Callable[[], bool]) -> Wanted:
-    """Say which rows of a worker may begin a slice (`WaitRules.safe_cut`): a start right after a stop."""
+    """Say which rows of a worker may begin a slice (`WaitRules.safe_cut`).
+
+    Parameters
+    ----------
+    _parks
+        Not asked: parks mean nothing here.
+
+    Returns
+    -------
+    Wanted
+        Start right after a stop.
+    """
     return _begins_activity
 
 
@@ -154,12 +165,39 @@ def _types(activity: I8) -> I64:
 
 
 def settle(_rows: WorkerRows, surveyed: StatedSurvey, _setting: Setting) -> StatedSurvey:
-    """Return the survey as it is (`WaitRules.settle`): the source says itself when its workers waited."""
+    """Return the survey as it is (`WaitRules.settle`).
+
+    Parameters
+    ----------
+    _rows, surveyed, _setting
+        As for `WaitRules.settle`.
+
+    Returns
+    -------
+    StatedSurvey
+        The same one: the source says itself when its workers waited.
+    """
     return surveyed
 
 
 def judge(rows: WorkerRows, surveyed: StatedSurvey, setting: Setting, before: Sequence[Open]) -> StatedJudged:
-    """Judge the waits of one worker (`WaitRules.judge`)."""
+    """Judge the waits of one worker (`WaitRules.judge`).
+
+    Parameters
+    ----------
+    rows, surveyed, setting, before
+        As for `WaitRules.judge`.
+
+    Returns
+    -------
+    StatedJudged
+        O(rows) in time and memory.
+
+    Notes
+    -----
+    A wait is ended by the message sent last of those that are read in the instant of its end
+    (`pag_graph.kernels.ends_of_waits.judge_waits`; `docs/model.md`, "Rule set stated").
+    """
     mark_rows, operator = surveyed.mark_rows, rows.operator[surveyed.mark_rows]
     number = np.array([activity.operator for activity in before], np.int64)
     innermost, trouble = surveyed.innermost, surveyed.trouble
@@ -208,16 +246,49 @@ def _state(rows: WorkerRows, surveyed: StatedSurvey, innermost: I64, before: Seq
 
 
 def last_wait(_rows: WorkerRows, _surveyed: StatedSurvey, _setting: Setting) -> int | None:
-    """Return nothing: what waits there are depends on what is open before these rows (`WaitRules.last_wait`)."""
+    """Say that only other slices can tell (`WaitRules.last_wait`).
+
+    Parameters
+    ----------
+    _rows, _surveyed, _setting
+        As for `WaitRules.last_wait`.
+
+    Returns
+    -------
+    None
+        What waits there are depends on what is open before these rows.
+    """
 
 
 def certain(_rows: WorkerRows, _surveyed: StatedSurvey, _setting: Setting, _logged: Logged) -> int:
-    """Return 0: every wait is stated with its end, so a log is decided wherever it may be cut (`WaitRules.certain`)."""
+    """Leave it to `safe_cut` (`WaitRules.certain`).
+
+    Parameters
+    ----------
+    _rows, _surveyed, _setting, _logged
+        As for `WaitRules.certain`.
+
+    Returns
+    -------
+    int
+        0: every wait is stated with its end, so a log is decided wherever it may be cut.
+    """
     return 0
 
 
 def worker_graph(rows: WorkerRows, surveyed: StatedSurvey, judged: StatedJudged, before: Before, life: Life) -> Graph:
-    """Chain the rows of one worker to vertices and local edges that tile its life (`WaitRules.worker_graph`)."""
+    """Chain the rows of one worker to vertices and local edges that tile its life (`WaitRules.worker_graph`).
+
+    Parameters
+    ----------
+    rows, surveyed, judged, before, life
+        As for `WaitRules.worker_graph`.
+
+    Returns
+    -------
+    tuple
+        Columns of `pag_graph.kernels.assembly.local_graph`. O(rows).
+    """
     row = np.flatnonzero(surveyed.dropped == 0)
     pos, t = 2 * (rows.first_order + row), rows.t[row]
     mark = np.searchsorted(surveyed.mark_rows, row)
@@ -273,7 +344,18 @@ def worker_graph(rows: WorkerRows, surveyed: StatedSurvey, judged: StatedJudged,
 
 
 def extra_findings(rows: WorkerRows, _surveyed: StatedSurvey, judged: StatedJudged) -> list[Remark]:
-    """Say which waits nothing ended, and what was stated that means nothing here (`WaitRules.extra_findings`)."""
+    """Say which waits nothing ended, and what was stated that means nothing here (`WaitRules.extra_findings`).
+
+    Parameters
+    ----------
+    rows, _surveyed, judged
+        As for `WaitRules.extra_findings`.
+
+    Returns
+    -------
+    list of Remark
+        One per kind of finding, also where it has no rows.
+    """
     starts = rows.kind == START
     remarks = (
         ("wait_without_ender", "no message ends it; typed unknown", judged.dismissed),

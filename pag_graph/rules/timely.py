@@ -43,14 +43,21 @@ class TimelySurvey(Survey):
     """What the rows of one worker say by themselves."""
 
     innermost: I32
+    """As from `pag_graph.kernels.activations.activations`, per row; so are the three that follow."""
     role: I8
+    """At a `start`: what the activation did."""
     consumed: I64
+    """At a `start`: records that it received."""
     trouble: I8
+    """What is wrong with a start or stop."""
     parks: I64
+    """As from `pag_graph.kernels.activations.idle_intervals`, per candidate interval; so are the two that follow."""
     unparks: I64
+    """Row of its last `unpark`."""
     last_parks: I64
+    """Row of its last `park`."""
     polled: Polled | None = None
-    """Where idleness is inferred."""
+    """What is inferred of idleness; None where the log says it, or messages are not matched yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +65,15 @@ class TimelyJudged(Judged):
     """What the rules say of the rows of one worker."""
 
     innermost: I32
+    """As in `TimelySurvey`, at the level that is shown; so are the two that follow."""
     role: I8
+    """At a `start`: what the activation did."""
     consumed: I64
+    """At a `start`: records that it received."""
     verdict: I8
+    """Per candidate interval: `WAITING` to `UNKNOWN` of `pag_graph.kernels.waits`."""
     interval_arrival: I64
+    """Per candidate interval: when the message arrived that ended it (ns)."""
 
 
 def safe_cut(parks: Callable[[], bool]) -> Wanted:
@@ -70,6 +82,16 @@ def safe_cut(parks: Callable[[], bool]) -> Wanted:
     A worker is cut where a candidate idle interval begins (a park with its unpark right after it, that continues no
     other park): judging an interval needs the rows up to the next one and no further. One that never parks is cut after
     the end of an epoch.
+
+    Parameters
+    ----------
+    parks
+        Tells whether the worker ever parks.
+
+    Returns
+    -------
+    Wanted
+        Asked with kernel codes of kinds.
     """
     return _begins_interval if parks() else _follows_epoch
 
@@ -128,9 +150,19 @@ def survey(rows: WorkerRows) -> TimelySurvey:
 
 
 def settle(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting) -> TimelySurvey:
-    """Put stretches without anything to do in the place of parks, where a log says nothing of idleness.
+    """Put stretches without anything to do in the place of parks, where a log has none (`WaitRules.settle`).
 
-    What a worker did in them was polling, and becomes no vertex (`WaitRules.settle`); O(rows log rows).
+    What a worker did in them was polling, and becomes no vertex.
+
+    Parameters
+    ----------
+    rows, surveyed, setting
+        As for `WaitRules.settle`.
+
+    Returns
+    -------
+    TimelySurvey
+        The same one where the log says when the worker had nothing to do. O(rows log rows) where it does not.
     """
     if not setting.idle_inferred:
         return surveyed
@@ -156,7 +188,24 @@ def settle(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting) -> Timely
 
 
 def judge(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting, _before: Sequence[Open] = ()) -> TimelyJudged:
-    """Judge activations and idle intervals of one worker (`WaitRules.judge`); none is open before its rows."""
+    """Judge activations and idle intervals of one worker (`WaitRules.judge`).
+
+    Parameters
+    ----------
+    rows, surveyed, setting
+        As for `WaitRules.judge`.
+    _before
+        None is open before the rows.
+
+    Returns
+    -------
+    TimelyJudged
+        O(rows) in time and memory.
+
+    Notes
+    -----
+    Definitions: CPA 5; `docs/model.md`, "Waits".
+    """
     parameters = setting.parameters
     innermost, role, consumed = surveyed.innermost, surveyed.role, surveyed.consumed
     if parameters.level:
@@ -193,7 +242,15 @@ def judge(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting, _before: S
 def last_wait(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting) -> int | None:
     """Return the position of the vertex that ends the last wait of one worker (`WaitRules.last_wait`).
 
-    It is not known if a message whose send is not known yet may tell otherwise.
+    Parameters
+    ----------
+    rows, surveyed, setting
+        As for `WaitRules.last_wait`.
+
+    Returns
+    -------
+    int or None
+        -1 if there is no wait; None if a message whose send is not known yet may tell otherwise.
     """
     judged = judge(rows, surveyed, setting)
     last = int(judged.wait_row[-1]) if len(judged.wait_row) else -1
@@ -211,6 +268,16 @@ def certain(rows: WorkerRows, surveyed: TimelySurvey, setting: Setting, logged: 
 
     The last idle interval before it is certain if no message can turn up any more that ended it or was buffered, all
     such being logged and read before that row, and if it had an end at all: a message, its limit, or work.
+
+    Parameters
+    ----------
+    rows, surveyed, setting, logged
+        As for `WaitRules.certain`.
+
+    Returns
+    -------
+    int
+        Rows up to the end of some epoch; 0 where idleness is inferred.
     """
     ends = np.flatnonzero((rows.kind == act.EPOCH_END) & (surveyed.innermost < 0) & (rows.t <= logged.all_ns))
     if setting.idle_inferred or not len(ends):
@@ -255,7 +322,18 @@ def _is_certain(
 
 
 def worker_graph(rows: WorkerRows, surveyed: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:
-    """Return the columns of `local_graph` for one worker (`WaitRules.worker_graph`)."""
+    """Chain the rows of one worker to vertices and local edges (`WaitRules.worker_graph`).
+
+    Parameters
+    ----------
+    rows, surveyed, judged, before, life
+        As for `WaitRules.worker_graph`.
+
+    Returns
+    -------
+    tuple
+        Columns of `pag_graph.kernels.assembly.local_graph`. O(rows).
+    """
     graph: Graph = assembly.local_graph(
         assembly.Rows(rows.kind, rows.t, rows.operator, surveyed.dropped, rows.gaps),
         act.Activations(judged.innermost, judged.role, judged.consumed),
@@ -279,7 +357,18 @@ def worker_graph(rows: WorkerRows, surveyed: TimelySurvey, judged: TimelyJudged,
 
 
 def extra_findings(rows: WorkerRows, surveyed: TimelySurvey, _judged: TimelyJudged) -> list[Remark]:
-    """Say which parks and unparks lack each other (`WaitRules.extra_findings`)."""
+    """Say which parks and unparks lack each other (`WaitRules.extra_findings`).
+
+    Parameters
+    ----------
+    rows, surveyed, _judged
+        As for `WaitRules.extra_findings`.
+
+    Returns
+    -------
+    list of Remark
+        Two, also where they have no rows.
+    """
     paired = surveyed.dropped > 0
     paired[surveyed.parks[surveyed.parks >= 0]] = paired[surveyed.unparks] = True
     return [

@@ -12,8 +12,9 @@ from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.model.enums import ActivityType, EventKind, VertexKind
 from pag_graph.model.ids import vertex_id
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
-from pag_graph.rules.graph_columns import VERTEX_KINDS, LocalEdges, Messages, WorkerGraph, lay_out
+from pag_graph.rules.graph_columns import VERTEX_KINDS
 from pag_graph.rules.rows import EDGE_CODES, EDGE_TYPES, LABELS, WorkerRows
+from pag_graph.rules.worker_graphs import LocalEdges, Messages, WorkerGraph, lay_out
 from pag_graph.store.findings import no_findings
 
 STEPS = st.lists(st.integers(0, 2), max_size=12)
