@@ -36,9 +36,11 @@ class Watch:
     """
 
     rule: Rule
+    """The rule."""
     query: Query | None
     """None of a rule about the frontier."""
     run: Run
+    """The run that is about to be committed."""
     recent: deque[tuple[int, frozenset[str]]]
     """Per epoch of the last ones answered: subjects that matched."""
     open: dict[str, tuple[int, str]]
@@ -50,7 +52,25 @@ class Watch:
 
     @classmethod
     def of(cls, rule: Rule, query: Query | None, run: Run, base: StoreInfo | None, memory: pl.DataFrame) -> Watch:
-        """Go on from what was remembered (rows of `STANDING`).
+        """Go on from what was remembered.
+
+        Parameters
+        ----------
+        rule
+            The rule.
+        query
+            The query that it watches; None of one about the frontier.
+        run
+            The run that is about to be committed.
+        base
+            The state that the commit adds to, if there is one.
+        memory
+            Rows of `STANDING`, of all rules and queries.
+
+        Returns
+        -------
+        Watch
+            Of the last `rule.resolve_after` answered epochs.
 
         Raises
         ------
@@ -78,7 +98,13 @@ class Watch:
         return HELD if self.query is None else self.query.schema
 
     def memory(self) -> list[dict[str, Any]]:
-        """Return what is to be remembered, as rows of `STANDING`."""
+        """Return what is to be remembered.
+
+        Returns
+        -------
+        list of dict
+            Rows of `STANDING`: one per epoch and subject that matched, and per open alert.
+        """
         rows = [(_RECENT, epoch, subject, "") for epoch, subjects in self.recent for subject in ["", *sorted(subjects)]]
         rows += [(_OPEN, first, subject, id_) for subject, (first, id_) in sorted(self.open.items())]
         names = ("part", "epoch", "key", "value")
@@ -120,7 +146,13 @@ class Watch:
                 self._open(subject, epoch, matching_row)
 
     def let_go(self, answered: int) -> None:
-        """Resolve the alerts about epochs that are answered by now."""
+        """Resolve the alerts about epochs that are answered by now.
+
+        Parameters
+        ----------
+        answered
+            The last epoch whose answers hold.
+        """
         for subject, (first, id_) in sorted(self.open.items()):
             if first <= answered:
                 del self.open[subject]

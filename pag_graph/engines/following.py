@@ -100,6 +100,7 @@ class Progress(NamedTuple):
     epochs: int
     """Epochs that are closed and committed."""
     commits: int
+    """How many commits this process made."""
     ongoing: Ongoing | None
     """What the run is doing; None before anything is known of it."""
     unjoined: str | None = None

@@ -49,7 +49,20 @@ def spark_view(run: Run, spark: SparkSession, window: Window) -> View:
 
 
 def on_spark(run: Run, spark: SparkSession) -> Engine:
-    """Return the engine that runs frames on the executors of a Spark session."""
+    """Return the engine that runs frames on the executors of a Spark session.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    spark
+        The session.
+
+    Returns
+    -------
+    Engine
+        What it collects is in this process; errors of Spark become `EngineError`, overflow of sums `AnalysisError`.
+    """
     return _engine(spark, lambda near: read_table(run, spark, "edges", near))
 
 
@@ -73,7 +86,20 @@ def read_table(run: Run, spark: SparkSession, table: str, near: pl.Expr | None =
 
 
 def parquet(reader: DataFrameReader, files: Sequence[str]) -> DataFrame:
-    """Read Parquet files by their plain paths, which Spark otherwise takes for patterns: ``[``, ``{``, ``?``, ``*``."""
+    """Read Parquet files by their plain paths, which Spark otherwise takes for patterns.
+
+    Parameters
+    ----------
+    reader
+        Of a session, with the schema set where it is known.
+    files
+        Absolute paths; ``[``, ``{``, ``?`` and ``*`` in them mean themselves.
+
+    Returns
+    -------
+    DataFrame
+        Nothing is read yet.
+    """
     # Spark's option not to look for patterns gives every row as often as there are files.
     return reader.parquet(*(_PATTERN.sub(r"\\\g<0>", file) for file in files))
 

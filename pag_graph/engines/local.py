@@ -32,7 +32,18 @@ class LocalEngine:
         label: str,
         progress: Callable[[str, int, int], None],
     ) -> list[Result]:
-        """Run `task` on every item, in order (see `pag_graph.builder.engine.Engine.map`)."""
+        """Run a task on every item, in order.
+
+        Parameters
+        ----------
+        task, items, label, progress
+            As for `pag_graph.builder.engine.Engine.map`.
+
+        Returns
+        -------
+        list
+            One result per item.
+        """
         results = []
         progress(label, 0, len(items))
         for item in items:
@@ -41,12 +52,34 @@ class LocalEngine:
         return results
 
     def stitch(self, staging: Path, horizon_ns: int) -> None:
-        """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
+        """Join the leftovers of all slices.
+
+        Parameters
+        ----------
+        staging, horizon_ns
+            As for `pag_graph.builder.engine.Engine.stitch`.
+
+        Raises
+        ------
+        StoreError
+            If the file system refuses.
+        """
         stitch_here(staging, horizon_ns)
 
 
 def stitch_here(staging: Path, horizon_ns: int) -> None:
-    """Join the leftovers of all slices in this process (see `pag_graph.builder.engine.Engine.stitch`)."""
+    """Join the leftovers of all slices in this process.
+
+    Parameters
+    ----------
+    staging, horizon_ns
+        As for `pag_graph.builder.engine.Engine.stitch`.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
     sends, receives, readers = (
         nw.from_native(pl.scan_parquet(files, glob=False, hive_partitioning=False)) if files else None
         for files in (left_files(staging, name) for name in ("sends", "receives", "readers"))

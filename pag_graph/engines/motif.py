@@ -30,8 +30,11 @@ class SparkGraph:
     """Vertices and edges to look for motifs in, as Spark DataFrames."""
 
     vertices: DataFrame
+    """Rows of `PAG_VERTICES`, or of another table that `shape` describes."""
     edges: DataFrame
+    """Rows of `PAG_EDGES` likewise, with `src` and `dst`."""
     shape: Shape
+    """Columns of both."""
     lookup: DataFrame | None = None
     """Where the graph is closed: vertices among which all ends of edges are; may hold more, and be cheaper to read."""
     count: Callable[[Sequence[Scan]], Counts] | None = None
@@ -43,6 +46,7 @@ class SparkMotifQuery(PlannedQuery):
     """A motif to be found in a graph by Spark; nothing runs before an answer is asked for."""
 
     graph: SparkGraph
+    """Where to look."""
 
     @property
     def total(self) -> int:
@@ -73,7 +77,13 @@ class SparkMotifQuery(PlannedQuery):
         return frame.select(*columns)
 
     def table(self) -> pa.Table:
-        """Return the matches as an Arrow table of exactly the plan's schema."""
+        """Return the matches as an Arrow table of exactly the plan's schema.
+
+        Returns
+        -------
+        Table
+            One row per match, a struct per named element; in no order unless there is a `limit`.
+        """
         matches = self.frame().toArrow()
         self._total = matches.num_rows if self.limit is None else self._total
         schema = self.plan.schema

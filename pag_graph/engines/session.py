@@ -58,6 +58,7 @@ class GraphFramesJar:
     """Whether GraphFrames' jar is on a session's class path, and how it got there."""
 
     present: bool
+    """Whether Spark finds the class."""
     how: str
     """In plain words."""
 

@@ -128,7 +128,13 @@ class SparkEngine:
         return tasks_done
 
     def stitch(self, staging: Path, horizon_ns: int) -> None:
-        """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
+        """Join the leftovers of all slices; the driver does so where they are small.
+
+        Parameters
+        ----------
+        staging, horizon_ns
+            As for `pag_graph.builder.engine.Engine.stitch`.
+        """
         leftovers = [left_files(staging, name) for name in ("sends", "receives", "readers")]
         if not (leftovers[0] and leftovers[1]):
             return

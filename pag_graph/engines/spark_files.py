@@ -42,14 +42,37 @@ class FileList:
         self._root = root
 
     def now(self) -> dict[str, Any]:
-        """Return the offset behind all that there is; O(files of the trace)."""
+        """Return the offset behind all that there is.
+
+        Returns
+        -------
+        dict
+            Per series: the number of the last file and its size in bytes; and whether the trace is complete. O(files of
+            the trace).
+
+        Raises
+        ------
+        TraceFormatError
+            If ``meta.json`` cannot be read.
+        """
         # In this order: what is complete is all there.
         complete = (self._root / META).exists() and read_meta(self._root / META).complete
         end: dict[str, Any] = {file.series: [file.number, file.size] for file in self._files()}
         return {**end, _COMPLETE: True} if complete else end
 
     def between(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, int]]:
-        """Return what came or grew from one offset to another: paths inside the trace, and sizes in bytes."""
+        """Say what came or grew from one offset to another.
+
+        Parameters
+        ----------
+        start, end
+            Offsets, as from `now`; an empty one is before all.
+
+        Yields
+        ------
+        tuple
+            Path inside the trace, and size in bytes.
+        """
         for file in self._files():
             known, last = start.get(file.series, _NONE), end.get(file.series, _NONE)
             if known < [file.number, file.size] and file.number <= last[0]:

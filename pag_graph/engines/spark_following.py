@@ -65,7 +65,13 @@ class SparkFollowReport:
     """How long each that committed took, from what Spark told of files to the commit, in their order."""
 
     def summary(self) -> dict[str, object]:
-        """Return what became of it as plain values."""
+        """Return what became of it as plain values.
+
+        Returns
+        -------
+        dict
+            `ending`, `run_id`, `versions`, `batches` and `commits`.
+        """
         return {
             "ending": self.ending,
             "run_id": None if self.store is None else self.store.run["run_id"],
@@ -211,7 +217,23 @@ def until_the_end(writer: DataStreamWriter, batches: Batches, until: Until, stop
 
 
 class Batches:
-    """What the micro-batches do, and what became of them; they come one after the other, from a thread of Spark's."""
+    """What the micro-batches do, and what became of them; they come one after the other, from a thread of Spark's.
+
+    Parameters
+    ----------
+    source
+        Directory of the trace.
+    rules, parameters
+        As for a build.
+    build_all
+        Appends what is new, given ``rules`` and ``mode``.
+    tell
+        Called with the new state after each commit, and how long its batch took in seconds.
+    kept
+        The state of the store to go on from; None to begin.
+    replace
+        Whether the first commit takes the place of what is there.
+    """
 
     def __init__(
         self,
@@ -238,7 +260,20 @@ class Batches:
         self.batch_s: list[float] = []
 
     def append(self, files: DataFrame, number: int) -> None:
-        """Append what is new; `files` says that there is something, the store says what."""
+        """Append what is new.
+
+        Parameters
+        ----------
+        files
+            Says that there is something; what there is the store and the trace say.
+        number
+            Spark's number of the batch.
+
+        Raises
+        ------
+        PagGraphError
+            As of `pag_graph.builder.build.build`; the stream ends with it, and `wait` raises it again.
+        """
         del files, number
         with self.running:
             if self.over:
@@ -280,7 +315,25 @@ class Batches:
         return not clocks_are_unknown(trace, rules, self._parameters, log)
 
     def wait(self, query: StreamingQuery, until: Until, stop: Event) -> Ending | None:
-        """Wait for the end, and say why it came; None where the stream has died."""
+        """Wait for the end of a stream.
+
+        Parameters
+        ----------
+        query
+            The stream.
+        until, stop
+            As for `follow_on_spark`.
+
+        Returns
+        -------
+        str or None
+            Why it ended; None where the stream has died by itself.
+
+        Raises
+        ------
+        PagGraphError
+            What a batch failed with.
+        """
         while True:
             if self._error is not None:
                 raise self._error

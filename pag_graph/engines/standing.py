@@ -79,7 +79,9 @@ class Standings:
     """
 
     queries: Sequence[Query] = ()
+    """Queries to be registered."""
     rules: Sequence[Rule] = ()
+    """Alert rules to be registered; the queries that they watch come with them."""
     forgets: bool = False
     """Whether old epochs are removed."""
     warm: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict, compare=False, repr=False)
@@ -174,6 +176,11 @@ def _query_of(rule: Rule) -> Query | None:
 
 def refuse_sums(query: Query) -> None:
     """Refuse a query that adds up all epochs, where old ones are removed.
+
+    Parameters
+    ----------
+    query
+        A standing query.
 
     Raises
     ------

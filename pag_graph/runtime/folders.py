@@ -7,12 +7,29 @@ from pathlib import Path
 
 
 def cache_folder(folder: Path | None = None) -> Path:
-    """Return the absolute folder of caches: `folder`, else ``$PAG_CACHE``, else ``pag-graph`` in the user's caches."""
+    """Return the folder of caches.
+
+    Parameters
+    ----------
+    folder
+        The one that was asked for, if any was.
+
+    Returns
+    -------
+    Path
+        Absolute: `folder`, else ``$PAG_CACHE``, else ``pag-graph`` in the user's caches. It need not exist.
+    """
     return _folder(folder, "PAG_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
 def data_folder() -> Path:
-    """Return the absolute folder of data: ``$PAG_HOME``, else ``pag-graph`` in the user's data folder."""
+    """Return the folder of data.
+
+    Returns
+    -------
+    Path
+        Absolute: ``$PAG_HOME``, else ``pag-graph`` in the user's data folder. It need not exist.
+    """
     return _folder(None, "PAG_HOME", "XDG_DATA_HOME", ".local/share")
 
 

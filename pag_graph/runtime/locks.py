@@ -48,7 +48,20 @@ def lock(file: int, *, shared: bool = False, wait: bool = False) -> Lock:
 
 
 def is_still(file: int, path: str | os.PathLike[str]) -> bool:
-    """Tell whether an open file is the one at `path`: it may have been removed before it was locked."""
+    """Tell whether an open file is the one at a path: it may have been removed before it was locked.
+
+    Parameters
+    ----------
+    file
+        Its descriptor.
+    path
+        Where it was opened.
+
+    Returns
+    -------
+    bool
+        False also where nothing is at the path.
+    """
     try:
         status = os.stat(path)  # noqa: PTH116  (beside fstat)
     except OSError:

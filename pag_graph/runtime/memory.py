@@ -66,6 +66,11 @@ def kept() -> Iterator[None]:
     """Let what is freed stay with this process inside the block, and give it back at its end.
 
     After `keep` and `spare` it is as these say.
+
+    Yields
+    ------
+    None
+        While the block runs.
     """
     if _state["always"] or not _set(_ALL, _ALL):
         yield

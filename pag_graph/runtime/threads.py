@@ -24,12 +24,24 @@ _allowed = {"threads": CORES}
 
 
 def allow(threads: int) -> None:
-    """Let this process work with so many threads at a time, from now on; there are never more than cores."""
+    """Set with how many threads this process may work at a time, from now on.
+
+    Parameters
+    ----------
+    threads
+        How many; at least one is allowed, and never more than there are cores.
+    """
     _allowed["threads"] = max(1, min(threads, CORES))
 
 
 def allowed() -> int:
-    """Return with how many threads this process may work at a time: as many as it has cores, if nobody said less."""
+    """Return with how many threads this process may work at a time.
+
+    Returns
+    -------
+    int
+        `CORES`, if nobody said less.
+    """
     return _allowed["threads"]
 
 
@@ -44,7 +56,18 @@ _here = _Here()
 
 @contextmanager
 def alone(*, when: bool = True) -> Iterator[None]:
-    """Let `each` run in the calling thread while the block does: little work is done before another thread begins."""
+    """Let `each` run in the calling thread while the block does: little work is done before another thread begins.
+
+    Parameters
+    ----------
+    when
+        Whether to do so; blocks may lie in each other, and one that says so is enough.
+
+    Yields
+    ------
+    None
+        While the block runs.
+    """
     before, _here.alone = _here.alone, when or _here.alone
     try:
         yield
@@ -64,6 +87,11 @@ def each(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     -------
     list
         Results in the order of the items; an error is that of the first item that has one.
+
+    Raises
+    ------
+    BaseException
+        What the first item fails with whose task fails; items after it may not have been begun.
     """
     threads = 1 if _here.alone else min(len(items), allowed())
     if threads <= 1:
