@@ -35,9 +35,10 @@ FRONTIER = "frontier"
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A rule of alerts."""
+    """A rule of alerts: which rows of a query are bad news, and about what."""
 
     name: str
+    """Tells its alerts from those of other rules."""
     query: str
     """The standing query, as `NAME:parameter=value`, or `FRONTIER`."""
     where: str = "true"
@@ -45,12 +46,23 @@ class Rule:
     subject: tuple[str, ...] = ()
     """Columns that name what an alert is about; the run as a whole where there are none."""
     severity: str = str(Severity.WARNING)
+    """Out of `Severity`."""
     resolve_after: int = 3
     """Answered epochs without a matching row after which an alert is resolved."""
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Rule:
         """Return the rule of an entry of a file of rules.
+
+        Parameters
+        ----------
+        entry
+            As TOML or JSON give it; names of entries are those of the fields.
+
+        Returns
+        -------
+        Rule
+            Whether it fits its query is not checked yet; see `condition`.
 
         Raises
         ------
@@ -87,6 +99,16 @@ class Rule:
     def condition(self, schema: pa.Schema) -> pl.Expr:
         """Return the filter for rows of a schema.
 
+        Parameters
+        ----------
+        schema
+            Columns of the query's answer, or of `HELD`.
+
+        Returns
+        -------
+        Expr
+            True of rows that match.
+
         Raises
         ------
         MotifSyntaxError
@@ -112,7 +134,7 @@ class Rule:
         return of_row(replace_columns(node, lambda column: _as_in(schema, column)), schema)
 
     def matching(self, rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
-        """Return the rows that match, each with its ``subject`` as JSON.
+        """Return the rows that match.
 
         Parameters
         ----------
@@ -120,13 +142,41 @@ class Rule:
             Rows of the query's answer.
         schema
             Their columns.
+
+        Returns
+        -------
+        DataFrame
+            In the order of `rows`, with two more columns: ``_matches``, and ``_subject``, the subject's columns as
+            JSON.
+
+        Raises
+        ------
+        MotifSyntaxError
+            As of `condition`.
+        InvalidParameterError
+            As of `condition`.
         """
         subject_text = pl.struct(self.subject).struct.json_encode() if self.subject else pl.lit("{}")
         # A literal as condition is one value for all rows.
         return rows.with_columns(_matches=self.condition(schema)).filter("_matches").with_columns(_subject=subject_text)
 
     def alert_id(self, run_id: str, subject: str, first_epoch: int) -> str:
-        """Return the id of an alert of this rule."""
+        """Return the id of an alert of this rule.
+
+        Parameters
+        ----------
+        run_id
+            Identity of the run.
+        subject
+            As JSON.
+        first_epoch
+            First epoch in which a row about the subject matched.
+
+        Returns
+        -------
+        str
+            SHA-256 of these and the rule's name, in hexadecimal: the same whenever the alert is opened again.
+        """
         text = json.dumps([run_id, self.name, subject, first_epoch])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -138,7 +188,17 @@ def _as_in(schema: pa.Schema, column: Column) -> Column:
 
 
 def read_rules(file: Path) -> list[Rule]:
-    """Read a file of rules: TOML, with a table ``[[alert]]`` for each; ``built_in = true`` adds `BUILT_IN`.
+    """Read a file of rules.
+
+    Parameters
+    ----------
+    file
+        TOML, with a table ``[[alert]]`` for each rule; ``built_in = true`` adds `BUILT_IN`.
+
+    Returns
+    -------
+    list of Rule
+        Built-in ones first.
 
     Raises
     ------

@@ -18,7 +18,9 @@ class Literal:
     """A constant; None is null."""
 
     value: Value | None
+    """The constant."""
     position: int = field(default=0, compare=False)
+    """Where it begins in the text, from 0; so does every node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,11 @@ class Column:
     """A column of an element of the motif."""
 
     element: str
+    """Name of the edge or vertex; empty where a row's own columns are meant."""
     name: str
+    """Name of the column."""
     position: int = field(default=0, compare=False)
+    """Where it begins in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,11 @@ class Unary:
     """``not x``, ``-x`` or ``abs x``."""
 
     operator: str
+    """``not``, ``-`` or ``abs``."""
     operand: Node
+    """What it is applied to."""
     position: int = field(default=0, compare=False)
+    """Where the operator stands in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +52,13 @@ class Binary:
     """Comparison, arithmetic, ``and``, ``or``; inside the package also ``>>``."""
 
     operator: str
+    """As it is written in `COMPARISONS`, or in SQL."""
     left: Node
+    """Its left side."""
     right: Node
+    """Its right side."""
     position: int = field(default=0, compare=False)
+    """Where the operator stands in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +66,11 @@ class In:
     """``x in (...)``."""
 
     operand: Node
+    """What is looked for."""
     values: tuple[Literal, ...]
+    """Constants, none of them null."""
     position: int = field(default=0, compare=False)
+    """Where the operator stands in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +78,27 @@ class IsNull:
     """``x is null``."""
 
     operand: Node
+    """What is asked about."""
     position: int = field(default=0, compare=False)
+    """Where the operator stands in the text."""
 
 
 Node = Literal | Column | Unary | Binary | In | IsNull
 
 
 def conjuncts(node: Node) -> Iterator[Node]:
-    """Yield the parts of a filter that must all hold."""
+    """Yield the parts of a filter that must all hold.
+
+    Parameters
+    ----------
+    node
+        A filter.
+
+    Yields
+    ------
+    Node
+        From left to right; none of them is an ``and``.
+    """
     if isinstance(node, Binary) and node.operator == "and":
         yield from conjuncts(node.left)
         yield from conjuncts(node.right)
@@ -79,7 +107,18 @@ def conjuncts(node: Node) -> Iterator[Node]:
 
 
 def columns_of(node: Node) -> Iterator[Column]:
-    """Yield the columns that a filter speaks of, in order."""
+    """Yield the columns that a filter speaks of, in order.
+
+    Parameters
+    ----------
+    node
+        A filter, or a part of one.
+
+    Yields
+    ------
+    Column
+        From left to right; one that is named twice comes twice.
+    """
     match node:
         case Column():
             yield node
@@ -91,7 +130,20 @@ def columns_of(node: Node) -> Iterator[Column]:
 
 
 def replace_columns(node: Node, replace: Callable[[Column], Node]) -> Node:
-    """Return a filter with every column replaced."""
+    """Return a filter with every column replaced.
+
+    Parameters
+    ----------
+    node
+        A filter, or a part of one.
+    replace
+        What stands in the place of a column.
+
+    Returns
+    -------
+    Node
+        A new tree.
+    """
     match node:
         case Column():
             return replace(node)
@@ -108,7 +160,18 @@ def replace_columns(node: Node, replace: Callable[[Column], Node]) -> Node:
 
 
 def written(node: Node) -> str:
-    """Return a filter as text, for people."""
+    """Return a filter as text, for people.
+
+    Parameters
+    ----------
+    node
+        A filter, or a part of one.
+
+    Returns
+    -------
+    str
+        It means the same, but need not be spelled as it was.
+    """
     match node:
         case Literal(None):
             return "null"
@@ -134,7 +197,20 @@ def written(node: Node) -> str:
 
 
 def whole_numbers(node: Node, is_whole: Callable[[Column], bool]) -> bool:
-    """Tell whether a number is computed without fractions, so that it has to stay exact."""
+    """Tell whether a number is computed without fractions, so that it has to stay exact.
+
+    Parameters
+    ----------
+    node
+        A part of a filter that is a number.
+    is_whole
+        Tells which columns hold integers.
+
+    Returns
+    -------
+    bool
+        False of what `/` gives.
+    """
     match node:
         case Literal(value):
             return isinstance(value, int)

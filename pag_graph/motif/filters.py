@@ -71,6 +71,16 @@ def parse_filter(text: str, parameters: Mapping[str, Value] | None = None) -> No
 def parameters_of(text: str) -> set[str]:
     """Return the names of the parameters that a filter uses.
 
+    Parameters
+    ----------
+    text
+        A filter; it need not be correct.
+
+    Returns
+    -------
+    set of str
+        Without the ``$``.
+
     Examples
     --------
     >>> sorted(parameters_of("e.duration_ns > $least_ns and e.type != '$none'"))

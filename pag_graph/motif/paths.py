@@ -40,7 +40,9 @@ class KHopPaths:
     """Paths of exactly k hops, and how many there are."""
 
     k: int
+    """Hops of each path."""
     limit: int
+    """How many paths are listed at most."""
     total: int
     """Paths of k hops that end in a seed, listed or not."""
     paths: pa.Table
@@ -64,6 +66,13 @@ class KHopPaths:
 
 def check_hops(k: int, limit: int) -> None:
     """Check that paths of `k` hops can be listed.
+
+    Parameters
+    ----------
+    k
+        Number of hops.
+    limit
+        How many paths are listed at most.
 
     Raises
     ------
@@ -177,7 +186,20 @@ def count_paths(
 
 
 def question_of(k: int, *, through_waits: bool) -> Question:
-    """Return the motif of paths of k hops; edges have a column ``seed``, null for all but the seeds."""
+    """Return the motif of paths of k hops.
+
+    Parameters
+    ----------
+    k
+        Number of hops.
+    through_waits
+        Whether hops may be waits.
+
+    Returns
+    -------
+    Question
+        Edge ``e1`` is the last one of a path. Edges have a column ``seed``, null for all but the seeds.
+    """
     shape = Shape(
         vertices=PAG_SHAPE.vertices,
         edges=PAG_EDGES.append(pa.field("seed", pa.int64())),

@@ -24,7 +24,9 @@ class PatternParameter:
     """A number that a pattern's filter takes."""
 
     default: int
+    """Its value, if none is given."""
     meaning: str
+    """What it says, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,15 @@ class Pattern:
     """A motif with a name."""
 
     name: str
+    """Name of the pattern, as the command takes it."""
     purpose: str
     """One sentence."""
     motif: str
+    """In the language of `pag_graph.motif.syntax`."""
     where: str
+    """In the language of `pag_graph.motif.filters`."""
     parameters: Mapping[str, PatternParameter]
+    """By name, what its filter takes."""
     shown: Mapping[str, str]
     """What people look at: columns by name, each ``element.column``."""
 

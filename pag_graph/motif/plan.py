@@ -43,6 +43,7 @@ class Join:
     """Put rows of one scan beside what was found so far; the first join has nothing to put them beside."""
 
     scan: Scan
+    """Which rows."""
     shared: tuple[str, ...] = ()
     """Vertices that both sides have."""
     keys: tuple[tuple[Node, Node], ...] = ()
@@ -62,7 +63,9 @@ class Exclude:
     """Remove matches that the negated edges would fit, and duplicates."""
 
     edges: tuple[Edge, ...]
+    """The negated edges."""
     estimate: float | None = None
+    """Rows expected after it."""
 
 
 Step = Join | Exclude
@@ -73,12 +76,15 @@ class Plan:
     """Steps that find the matches of a motif, and what the answer is made of."""
 
     motif: Motif
+    """What is looked for."""
     steps: tuple[Step, ...]
+    """In the order in which they are done."""
     fields: Mapping[str, tuple[str, ...]]
     """Columns of the answer: elements, each with the columns of its own that are asked for."""
     needs: Mapping[str, tuple[str, ...]]
     """Columns of each element that conditions speak of after the element's own scan."""
     shape: Shape
+    """Of the graph."""
 
     @property
     def edge_columns(self) -> tuple[str, ...]:
@@ -191,7 +197,9 @@ class Counts:
     """How many rows scans give."""
 
     edges: float
+    """Rows of the table of edges."""
     vertices: float
+    """Rows of the table of vertices."""
     by_element: Mapping[str, float]
     """Rows of the scan of each edge or vertex, its conditions applied."""
 
@@ -241,7 +249,20 @@ def chosen_fields(motif: Motif, shape: Shape, columns: Sequence[str] | None) -> 
 
 
 def identity(motif: Motif, column: Column) -> str | None:
-    """Return the vertex whose id a column is, if that vertex is kept track of."""
+    """Return the vertex whose id a column is, if that vertex is kept track of.
+
+    Parameters
+    ----------
+    motif
+        What is looked for.
+    column
+        A column that a filter speaks of.
+
+    Returns
+    -------
+    str or None
+        Name of the vertex; None of any other column, and of vertices without a name.
+    """
     edge = motif.edges.get(column.element)
     if edge is None:
         return column.element if column.name == ID else None

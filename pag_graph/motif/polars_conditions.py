@@ -120,7 +120,20 @@ _ARITHMETIC: dict[str, Callable[..., pl.Expr]] = {"+": _plus, "-": _minus, "*": 
 
 
 def of_row(node: Node, schema: pa.Schema) -> pl.Expr:
-    """Translate a condition in terms of a row's own columns."""
+    """Translate a condition in terms of a row's own columns.
+
+    Parameters
+    ----------
+    node
+        A condition; names of elements do not count.
+    schema
+        Columns of the rows.
+
+    Returns
+    -------
+    Expr
+        Null where the condition is.
+    """
     return to_polars(
         node,
         lambda column: pl.col(column.name),
@@ -129,5 +142,18 @@ def of_row(node: Node, schema: pa.Schema) -> pl.Expr:
 
 
 def all_of(scan: Scan, schema: pa.Schema) -> pl.Expr:
-    """Return all conditions of a scan as one."""
+    """Return all conditions of a scan as one.
+
+    Parameters
+    ----------
+    scan
+        With one condition at least.
+    schema
+        Columns of the rows.
+
+    Returns
+    -------
+    Expr
+        True of rows for which all of them hold.
+    """
     return pl.all_horizontal(of_row(node, schema) for node in scan.where)

@@ -32,18 +32,45 @@ class Graph:
     """Vertices and edges to look for motifs in, as Polars frames."""
 
     vertices: pl.LazyFrame
+    """Rows of `PAG_VERTICES`, or of another table that `shape` describes."""
     edges: pl.LazyFrame
+    """Rows of `PAG_EDGES` likewise, with `src` and `dst`."""
     shape: Shape
+    """Columns of both."""
     lookup: pl.LazyFrame | None = None
     """Where the graph is closed: vertices among which all ends of edges are; may hold more, and be cheaper to read."""
 
     def rows_of(self, scan: Scan) -> pl.LazyFrame:
-        """Return the vertices that a scan of vertices is about."""
+        """Return the vertices that a scan of vertices is about.
+
+        Parameters
+        ----------
+        scan
+            Of a vertex.
+
+        Returns
+        -------
+        LazyFrame
+            `lookup` where that will do.
+        """
         return self.vertices if scan.exact or self.lookup is None else self.lookup
 
 
 def shares(graph: Graph, scans: Sequence[Scan]) -> dict[str, float]:
-    """Return which share of the edges or vertices each scan keeps, by element; 1 for an empty table."""
+    """Return which share of the edges or vertices each scan keeps.
+
+    Parameters
+    ----------
+    graph
+        Is read once.
+    scans
+        Of edges and vertices, each of another element.
+
+    Returns
+    -------
+    dict
+        Per element: from 0 to 1; 1 for a scan without conditions, or of an empty table.
+    """
     nearby = graph.lookup if graph.lookup is not None else graph.vertices
     shares_found = {scan.element: 1.0 for scan in scans}
     for frame, schema, group in (
@@ -63,6 +90,7 @@ class MotifQuery(PlannedQuery):
     """A motif to be found in a graph; nothing is read before an answer is asked for."""
 
     graph: Graph
+    """Where to look."""
     _of_plan: ClassVar[tuple[str, ...]] = ("_edges", "_vertices", "_carried")
 
     @property
@@ -98,7 +126,13 @@ class MotifQuery(PlannedQuery):
         return pl.DataFrame(columns)
 
     def table(self) -> pa.Table:
-        """Return the matches as an Arrow table of exactly the plan's schema."""
+        """Return the matches as an Arrow table of exactly the plan's schema.
+
+        Returns
+        -------
+        Table
+            One row per match, a struct per named element; in no order unless there is a `limit`.
+        """
         frame, schema = self.frame(), self.plan.schema
         columns = []
         for field in schema:

@@ -29,9 +29,13 @@ class Question:
     """A motif, its filter and the columns that are asked for, checked against a graph's columns."""
 
     motif: Motif
+    """What is looked for."""
     condition: Node | None
+    """What must hold of it, typed; None for nothing."""
     columns: tuple[str, ...] | None
+    """Columns of the answer, as `pag_graph.motif.plan.chosen_fields` takes them."""
     shape: Shape
+    """Of the graph that is asked."""
 
 
 def ask(
@@ -133,6 +137,7 @@ class PlannedQuery:
     """What a motif to be found has in common on both engines."""
 
     question: Question
+    """What is asked."""
     limit: int | None = None
     """Most rows of the answer; the first ones in the order of their elements' ids and keys. None for all."""
     _counted: list[int | None] = field(default_factory=list)

@@ -60,23 +60,57 @@ def chosen_epochs(run: Run, epochs: Sequence[int] | None) -> tuple[int, ...] | N
 
 
 def edges_of(run: Run, epochs: Sequence[int] | None) -> pl.LazyFrame:
-    """Return the edges that end in some epochs; files and row groups without them are skipped."""
+    """Return the edges that end in some epochs.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    epochs
+        Numbers of epochs; None for all.
+
+    Returns
+    -------
+    LazyFrame
+        Rows of `PAG_EDGES`. Files and row groups without such edges are skipped.
+    """
     if epochs is None:
         return run.scan("edges")
     return run.scan("edges", epochs_between(min(epochs), max(epochs))).filter(in_epochs(epochs))
 
 
 def in_epochs(epochs: Sequence[int]) -> pl.Expr:
-    """Return the condition that `epoch` is one of some."""
+    """Return the condition that a row carries one of some epochs.
+
+    Parameters
+    ----------
+    epochs
+        At least one.
+
+    Returns
+    -------
+    Expr
+        On the column ``epoch``.
+    """
     between = pl.col("epoch").is_between(min(epochs), max(epochs))
     is_gapless = len(set(epochs)) == max(epochs) - min(epochs) + 1
     return between if is_gapless else between & pl.col("epoch").is_in(sorted(set(epochs)))
 
 
 def epochs_around(run: Run, epochs: Sequence[int]) -> tuple[int, int]:
-    """Return the lowest and the highest epoch of a vertex at the end of an edge that ends in some epochs.
+    """Bound the epochs of vertices at the ends of edges that end in some epochs.
 
-    Messages cross epochs; the files' statistics bound by how much.
+    Parameters
+    ----------
+    run
+        A committed run.
+    epochs
+        At least one.
+
+    Returns
+    -------
+    low, high
+        Bounds from the statistics of files: messages cross epochs. Reads no rows.
     """
     files = run.info.bounds("edges").filter(epochs_between(min(epochs), max(epochs)))
     epochs_seen = [*epochs, *files["min_src_epoch"].drop_nulls(), *files["max_src_epoch"].drop_nulls()]

@@ -40,9 +40,13 @@ class Edge:
     """An edge of a motif."""
 
     name: str
+    """Its name; edges that nobody named have names of their own."""
     src: str
+    """Name of the vertex where it begins."""
     dst: str
+    """Name of the vertex where it ends."""
     negated: bool = False
+    """Whether there must be no such edge."""
     position: int = field(default=0, compare=False)
     """Where it begins in the text."""
 
@@ -62,7 +66,9 @@ class Vertex:
     """A vertex that stands for itself."""
 
     name: str
+    """Its name."""
     position: int = field(default=0, compare=False)
+    """Where it begins in the text."""
 
     def __str__(self) -> str:
         """Return it in the language of motifs."""
@@ -79,6 +85,7 @@ class Motif:
     text: str
     """As it was written."""
     terms: tuple[Term, ...]
+    """In the order of the text."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -108,12 +115,34 @@ class Motif:
 
 
 def is_column(name: str) -> bool:
-    """Tell whether an element of this name is a column of the result."""
+    """Tell whether an element of this name is a column of the result.
+
+    Parameters
+    ----------
+    name
+        Name of an element.
+
+    Returns
+    -------
+    bool
+        False of elements that nobody named.
+    """
     return not name.startswith((_ANONYMOUS, INNER))
 
 
 def must_exist(name: str) -> bool:
-    """Tell whether a vertex of this name must be a row of the vertices; one without a name may dangle."""
+    """Tell whether a vertex of this name must be a row of the vertices; one without a name may dangle.
+
+    Parameters
+    ----------
+    name
+        Name of a vertex.
+
+    Returns
+    -------
+    bool
+        False of one without a name: an edge may end at what is no row.
+    """
     return not name.startswith(_ANONYMOUS)
 
 
