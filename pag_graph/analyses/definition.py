@@ -86,20 +86,54 @@ class Report(Protocol):
         """Rows of the analysis' schema."""
 
     def summary(self) -> dict[str, Any]:
-        """Return what holds for all rows, as plain values."""
+        """Return what holds for all rows.
+
+        Returns
+        -------
+        dict
+            Plain values by name; JSON and tables of many windows have them.
+        """
         return {}
 
     def headline(self) -> str:
-        """Return what a person reads before the rows; lines."""
+        """Return what a person reads before the rows.
+
+        Returns
+        -------
+        str
+            Lines; empty where there is nothing to say before the rows.
+        """
         return ""
 
     def text(self, *, top: int = 20) -> str | None:
-        """Return all for a terminal; None where that is the headline and the rows."""
+        """Return the whole answer for a terminal.
+
+        Parameters
+        ----------
+        top
+            Rows to show, about.
+
+        Returns
+        -------
+        str or None
+            None where the headline and the rows are all.
+        """
         del top
         return None
 
     def html(self, *, top: int = 20) -> list[str]:
-        """Return all for a page, as elements: what it says, and its first rows."""
+        """Return the whole answer for a page: what it says, and its first rows.
+
+        Parameters
+        ----------
+        top
+            Rows to show.
+
+        Returns
+        -------
+        list of str
+            Elements of HTML; values from traces are escaped.
+        """
         rows = self.table.slice(0, top).to_pylist()
         paragraphs = [f"<p>{in_html(line)}</p>" for line in self.headline().splitlines()]
         return [
@@ -113,7 +147,18 @@ class Report(Protocol):
         return "\n".join(self.html())
 
     def markdown(self, *, top: int = 20) -> str | None:
-        """Return all for an issue; None where that is the headline and the rows."""
+        """Return the whole answer for an issue.
+
+        Parameters
+        ----------
+        top
+            Rows to show, about.
+
+        Returns
+        -------
+        str or None
+            None where the headline and the rows are all.
+        """
         del top
         return None
 
@@ -153,6 +198,7 @@ class Analysis(Generic[P]):
     """What all analyses have; the classes below say what each looks at."""
 
     scope: ClassVar[Scope]
+    """Set by the classes below."""
 
     name: str
     """As on the command line; with underscores, the method of `Pag`."""
@@ -179,6 +225,7 @@ class Analysis(Generic[P]):
     cypher: str | None = None
     """Query of the Cypher library that answers the same in Neo4j."""
     chart: Chart | None = None
+    """How the rows are drawn; None where they are not."""
     across: bool = False
     """Whether it can look at views that are spread, so that Spark can divide one window among many tasks."""
     standing: Standing | None = None
@@ -240,7 +287,18 @@ class Analysis(Generic[P]):
         return None if self.parameters is None else self.parameters(**arguments)
 
     def arguments(self, parameters: P | None) -> tuple[P, ...]:
-        """Return what functions take after what they look at: the parameters, defaults where absent, or nothing."""
+        """Return what functions take after what they look at.
+
+        Parameters
+        ----------
+        parameters
+            Those that were given, if any were.
+
+        Returns
+        -------
+        tuple
+            The parameters, defaults where absent; empty for an analysis without parameters.
+        """
         if self.parameters is None:
             return ()
         return (self.parameters() if parameters is None else parameters,)
@@ -301,6 +359,11 @@ class Analysis(Generic[P]):
     def check_standing(self, run: Run) -> None:
         """Refuse to be a standing query, if nobody knows how its answer follows from the one before.
 
+        Parameters
+        ----------
+        run
+            The run that it is to be registered for.
+
         Raises
         ------
         UnsupportedPlanError
@@ -335,7 +398,20 @@ class WindowAnalysis(Analysis[P]):
     scope = Scope.WINDOW
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
-        """Return the rows of all windows of a view in their order, each with the place of its ``window``."""
+        """Return the rows of all windows of a view, in their order.
+
+        Parameters
+        ----------
+        view
+            Windows of a run.
+        parameters
+            Its parameters; defaults where absent.
+
+        Returns
+        -------
+        Table
+            Rows of `schema`, with the column ``window``: the place of their window.
+        """
         raise NotImplementedError
 
     def __call__(self, subject: Snapshot | View, parameters: P | None = None) -> pa.Table | Report:
@@ -348,9 +424,21 @@ class TableAnalysis(WindowAnalysis[P]):
     """Its function makes rows of all windows of a view: ``f(view, parameters)``, with the place of their ``window``."""
 
     function: Callable[..., pl.DataFrame]
+    """``f(view, parameters)``; rows of `schema` with the column ``window``."""
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
-        """Return the rows of all windows of a view in their order, each with the place of its ``window``."""
+        """Return the rows of all windows of a view, in their order.
+
+        Parameters
+        ----------
+        view, parameters
+            As for `WindowAnalysis.table`.
+
+        Returns
+        -------
+        Table
+            As of `WindowAnalysis.table`.
+        """
         return placed_table(self.function(view, *self.arguments(parameters)), self.schema)
 
     def __call__(self, subject: Snapshot | View, parameters: P | None = None) -> pa.Table:
@@ -365,11 +453,23 @@ class ReportAnalysis(WindowAnalysis[P]):
     """Its function makes a report of one window: ``f(snapshot or view, parameters)``."""
 
     function: Callable[..., Report]
+    """``f(snapshot, parameters)``; given a view instead where that is spread."""
     steps: Callable[[View], pl.DataFrame] | None = None
     """What makes the rows alone, of all windows of a view, where that is less work."""
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
-        """Return the rows of all windows of a view in their order, each with the place of its ``window``."""
+        """Return the rows of all windows of a view, in their order.
+
+        Parameters
+        ----------
+        view, parameters
+            As for `WindowAnalysis.table`.
+
+        Returns
+        -------
+        Table
+            As of `WindowAnalysis.table`.
+        """
         import pyarrow as pa
 
         if self.steps is not None:
@@ -401,7 +501,20 @@ class RunAnalysis(Analysis[P]):
     """Of a standing query: module whose ``resume`` goes on from what it remembers (`Resumed`)."""
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
-        """Return the rows of the parts, in the order of the windows, each with the place of its ``window``."""
+        """Return the rows of the parts, in the order of the windows.
+
+        Parameters
+        ----------
+        view
+            Rounds of a run.
+        parameters
+            Its parameters; defaults where absent.
+
+        Returns
+        -------
+        Table
+            What `part` makes of them, with the column ``window``.
+        """
         assert self.part is not None  # noqa: S101  (who asks for parts knows that there are some)
         return self.part(view, *self.arguments(parameters)).to_arrow()
 
@@ -432,8 +545,11 @@ class Entry:
     """An analysis in a list: what is known of it without importing its module."""
 
     name: str
+    """As on the command line."""
     help: str
+    """First line of its documentation."""
     module: str
+    """Module that has it as `ANALYSIS`."""
 
     @property
     def method(self) -> str:
@@ -441,7 +557,13 @@ class Entry:
         return self.name.replace("-", "_")
 
     def load(self) -> Analysis[Any]:
-        """Return the analysis; its module is imported."""
+        """Return the analysis; its module is imported.
+
+        Returns
+        -------
+        Analysis
+            Its module is imported.
+        """
         analysis: Analysis[Any] = import_module(self.module).ANALYSIS
         return analysis
 
@@ -451,40 +573,106 @@ class LoadedEntry(Entry):
     """An analysis of another distribution, which is loaded to be listed."""
 
     analysis: Analysis[Any]
+    """The analysis."""
 
     def load(self) -> Analysis[Any]:
-        """Return the analysis."""
+        """Return the analysis.
+
+        Returns
+        -------
+        Analysis
+            The one that is here.
+        """
         return self.analysis
 
 
 def table_of(result: pa.Table | Report) -> pa.Table:
-    """Return the rows of what an analysis returned."""
+    """Return the rows of what an analysis returned.
+
+    Parameters
+    ----------
+    result
+        A table, or a report.
+
+    Returns
+    -------
+    Table
+        Rows of the analysis' schema.
+    """
     import pyarrow as pa
 
     return result if isinstance(result, pa.Table) else result.table
 
 
 def plain_parameters(parameters: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass of parameters as JSON has them; nothing of None."""
+    """Return parameters as JSON has them.
+
+    Parameters
+    ----------
+    parameters
+        A dataclass, or None.
+
+    Returns
+    -------
+    dict
+        Values by name, tuples as lists; empty for None.
+    """
     if parameters is None:
         return {}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(parameters).items()}
 
 
 def typed_table(rows: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return rows with the columns of a schema, and their types."""
+    """Return rows with the columns of a schema, and their types.
+
+    Parameters
+    ----------
+    rows
+        Has the columns of the schema, and maybe more.
+    schema
+        Columns of the answer.
+
+    Returns
+    -------
+    Table
+        Exactly these columns, in these types.
+    """
     return rows.select(schema.names).to_arrow().cast(schema)
 
 
 def placed_table(rows: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return the same with the place of their ``window``."""
+    """Return rows with the columns of a schema, their types, and the place of their ``window``.
+
+    Parameters
+    ----------
+    rows
+        Has the columns of the schema, and ``window``.
+    schema
+        Columns of the answer.
+
+    Returns
+    -------
+    Table
+        These columns, and ``window`` after them.
+    """
     import pyarrow as pa
 
     return typed_table(rows, schema).append_column("window", rows["window"].to_arrow().cast(pa.int64()))
 
 
 def answered_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of an answer over epochs: those of the analysis, and the ``epoch`` if it is not among them."""
+    """Return the columns of an answer over epochs.
+
+    Parameters
+    ----------
+    schema
+        Columns of the analysis.
+
+    Returns
+    -------
+    Schema
+        The same, and ``epoch`` after them if it is not among them.
+    """
     import pyarrow as pa
 
     if "epoch" in schema.names:

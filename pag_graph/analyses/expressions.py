@@ -24,27 +24,70 @@ END = pl.col("start_ns") + pl.col("duration_ns")
 
 
 def worker_of(vertex: str) -> pl.Expr:
-    """Return the worker of the vertex in a column."""
+    """Return the worker of the vertex in a column.
+
+    Parameters
+    ----------
+    vertex
+        Column of ids.
+
+    Returns
+    -------
+    Expr
+        Int32.
+    """
     return (pl.col(vertex) // (1 << POSITION_BITS)).cast(pl.Int32)
 
 
 def inside_ns(window: Window) -> pl.Expr:
-    """Return how long an edge lasts inside a window; needs ``end_ns``."""
+    """Return how long an edge lasts inside a window.
+
+    Parameters
+    ----------
+    window
+        The window.
+
+    Returns
+    -------
+    Expr
+        Nanoseconds; needs ``start_ns`` and ``end_ns``.
+    """
     end = pl.min_horizontal("end_ns", pl.lit(window.end_ns))
     return end - pl.max_horizontal("start_ns", pl.lit(window.start_ns))
 
 
 def local_inside(snapshot: Snapshot) -> pl.DataFrame:
-    """Return the local edges of a window with ``worker`` and ``inside_ns``, cut at its borders.
+    """Return the local edges of a window, cut at its borders.
 
     Where epochs are islands the epoch is the whole window, and nothing is cut.
+
+    Parameters
+    ----------
+    snapshot
+        Of any run.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `Snapshot.local`, with ``worker`` and ``inside_ns``.
     """
     inside = pl.col("duration_ns") if snapshot.run.epochs_are_islands else inside_ns(snapshot.window)
     return snapshot.local.with_columns(worker=worker_of("dst"), inside_ns=inside)
 
 
 def delivered_ns(run: Run) -> pl.Expr:
-    """Return what an edge took; for a message from send to read. Of clocks apart negative times count nothing."""
+    """Return what an edge took; for a message from its send to its read.
+
+    Parameters
+    ----------
+    run
+        The run that it is of.
+
+    Returns
+    -------
+    Expr
+        Nanoseconds. Where every worker keeps its own clock, negative times count as 0.
+    """
     if not run.aligned:
         return pl.col("duration_ns").clip(lower_bound=0)
     after_arrival = pl.when(pl.col("read") != pl.col("dst")).then(pl.col("receive_buffer_ns").fill_null(0))
@@ -52,23 +95,71 @@ def delivered_ns(run: Run) -> pl.Expr:
 
 
 def share_of(part: str, whole: pl.Expr) -> pl.Expr:
-    """Return a column as a share of the whole of its window, rounded as Polars divides by one number."""
+    """Return a column as a share of the whole of its window.
+
+    Parameters
+    ----------
+    part
+        Column of numbers.
+    whole
+        What they are parts of.
+
+    Returns
+    -------
+    Expr
+        A number; rounded as Polars does when it divides by one number.
+    """
     return pl.col(part) * (1.0 / whole)
 
 
 def operator_names(run: Run) -> pl.DataFrame:
-    """Return one row per operator: ``operator``, ``address`` and ``operator_name``."""
+    """Return what the trace calls the operators.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    DataFrame
+        One row per operator: ``operator``, ``address`` and ``operator_name``.
+    """
     return run.operators.select("operator", "address", operator_name="name").unique("operator", keep="first")
 
 
 def worker_label(run: Run, column: str) -> pl.Expr:
-    """Return how to speak of the worker in a column (see `Run.worker_label`); null where it is."""
+    """Return how to speak of the worker in a column.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    column
+        Column of workers.
+
+    Returns
+    -------
+    Expr
+        As `Run.worker_label` says; null where the column is.
+    """
     labels = {worker: run.worker_label(worker) for worker in run.workers}
     return pl.col(column).replace_strict(labels, default=None, return_dtype=pl.String)
 
 
 def operator_labels(run: Run) -> dict[int, str]:
-    """Return what people call each operator: its name and address, or its number where it has no name."""
+    """Return what people call each operator.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    dict
+        Per operator, as it can be printed: name and address, or its number where it has no name.
+    """
     return {
         row["operator"]: printable(f"{row['name']} ({row['address']})")
         if row["name"]
@@ -78,12 +169,34 @@ def operator_labels(run: Run) -> dict[int, str]:
 
 
 def peer_frame(run: Run) -> pl.DataFrame:
-    """Return one row per worker: ``worker`` and ``group``, the same for all that can be compared (see `Run.peers`)."""
+    """Return which workers can be compared.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    DataFrame
+        One row per worker: ``worker`` and ``group``, the same for all that can be compared (see `Run.peers`).
+    """
     schema = {"worker": pl.Int32, "group": pl.Int32}
     return pl.DataFrame({"worker": run.workers, "group": [run.peers[w] for w in run.workers]}, schema=schema)
 
 
 def rounds(run: Run) -> pl.DataFrame:
-    """Return the rows of `epochs` that analyses of a whole run look at: rounds; all rows where there is no round."""
+    """Return the epochs that analyses of a whole run look at.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `PAG_EPOCHS`: those of rounds; all where there is no round.
+    """
     of_rounds = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
     return of_rounds if of_rounds.height else run.epochs

@@ -30,30 +30,84 @@ class Runner:
     """Runs analyses on windows of a run."""
 
     run: Run
+    """The run."""
     engine: Engine
     """Where stretches of windows are looked at."""
     spread: Callable[[Window], View] | None
     """Instead of that: looks at one window after the other, each spread over many tasks."""
     progress: Callable[[str, int, int], None]
+    """Called with (label, done, all)."""
 
     def one(self, analysis: WindowAnalysis[Any], window: Window, parameters: Any) -> pa.Table | Report:
-        """Return what an analysis says of one window."""
+        """Return what an analysis says of one window.
+
+        Parameters
+        ----------
+        analysis
+            Of windows.
+        window
+            One of the run's.
+        parameters
+            Of the analysis.
+
+        Returns
+        -------
+        Table or Report
+            Its answer.
+        """
         return analysis(self.view(window), parameters)
 
     def view(self, window: Window) -> View:
-        """Return a view of a window, spread if the runner spreads them."""
+        """Return a view of a window.
+
+        Parameters
+        ----------
+        window
+            One of the run's.
+
+        Returns
+        -------
+        View
+            Spread over many tasks, if the runner spreads windows.
+        """
         return View(run=self.run, windows=[window]) if self.spread is None else self.spread(window)
 
     def each(
         self, analysis: WindowAnalysis[Any] | RunAnalysis[Any], windows: Sequence[Window], parameters: Any
     ) -> pa.Table:
-        """Return the rows of windows of epochs in their order, each with its `epoch`."""
+        """Return the rows of windows of epochs.
+
+        Parameters
+        ----------
+        analysis
+            Of windows, or of a run in parts.
+        windows
+            Of epochs.
+        parameters
+            Of the analysis.
+
+        Returns
+        -------
+        Table
+            Its rows in the order of the windows, each with its ``epoch``.
+        """
         return pa.concat_tables(self.parts(analysis, windows, parameters), promote_options="permissive")
 
     def parts(
         self, analysis: WindowAnalysis[Any] | RunAnalysis[Any], windows: Sequence[Window], parameters: Any
     ) -> Iterator[pa.Table] | list[pa.Table]:
-        """Return the rows of windows of epochs, in tables of some windows each."""
+        """Return the rows of windows of epochs, some windows at a time.
+
+        Parameters
+        ----------
+        analysis, windows, parameters
+            As for `each`.
+
+        Returns
+        -------
+        iterable of Table
+            In the order of the windows; one table has the rows of some of them.
+        """
         if self.spread is not None:
             return self.spread_rows(analysis, windows, parameters)
         # In this process the store is open already.
@@ -67,7 +121,18 @@ class Runner:
     def spread_rows(
         self, analysis: WindowAnalysis[Any] | RunAnalysis[Any], windows: Sequence[Window], parameters: Any
     ) -> Iterator[pa.Table]:
-        """Yield the rows of each window of an epoch, spread over many tasks."""
+        """Yield the rows of windows of epochs, each window spread over many tasks.
+
+        Parameters
+        ----------
+        analysis, windows, parameters
+            As for `each`.
+
+        Yields
+        ------
+        Table
+            The rows of one window, with its ``epoch``.
+        """
         assert self.spread is not None  # noqa: S101  (the caller has asked)
         for place, window in enumerate(windows):
             self.progress(analysis.name, place, len(windows))
@@ -75,7 +140,22 @@ class Runner:
         self.progress(analysis.name, len(windows), len(windows))
 
     def whole(self, analysis: RunAnalysis[Any], rounds: list[Window], parameters: Any) -> pa.Table | Report:
-        """Return what an analysis says of the whole run; `rounds` are all rounds."""
+        """Return what an analysis says of the whole run.
+
+        Parameters
+        ----------
+        analysis
+            Of a run.
+        rounds
+            All rounds of the run.
+        parameters
+            Of the analysis.
+
+        Returns
+        -------
+        Table or Report
+            Its answer.
+        """
         if analysis.part is None:
             return analysis(self.run, parameters)
         if analysis.choose is not None:
@@ -83,9 +163,22 @@ class Runner:
         return analysis(self.run, parameters, parts=self.each(analysis, rounds, parameters))
 
     def series(self, analysis: WindowAnalysis[Any], windows: Sequence[Window], parameters: Any) -> pa.Table:
-        """Return the rows of free windows in their order, each after its ``window``, ``from_ns`` and ``to_ns``.
+        """Return the rows of free windows.
 
-        Of an analysis that makes reports one row per window: what its summary says.
+        Parameters
+        ----------
+        analysis
+            Of windows.
+        windows
+            Free ones.
+        parameters
+            Of the analysis.
+
+        Returns
+        -------
+        Table
+            Rows in the order of the windows, after the columns ``window`` (its place), ``from_ns`` and ``to_ns``. Of an
+            analysis that makes reports one row per window: what its summary says.
         """
         if isinstance(analysis, ReportAnalysis):
             parts = [_summed_up(analysis(snapshot, parameters)) for snapshot in self.run.snapshots(windows)]
@@ -153,7 +246,20 @@ def over(analysis: Analysis[Any], run: Run, last: int, parameters: Any = None) -
 
 
 def with_epochs(table: pa.Table, windows: Sequence[Window]) -> pa.Table:
-    """Return rows with the `epoch` of their window, if they have none of their own, in place of its ``window``."""
+    """Give rows of several windows their epochs.
+
+    Parameters
+    ----------
+    table
+        Rows with the place of their ``window``.
+    windows
+        Of epochs.
+
+    Returns
+    -------
+    Table
+        Without ``window``; rows that have no ``epoch`` of their own get that of their window.
+    """
     place, table = table["window"], table.drop_columns(["window"])
     if "epoch" in table.column_names:
         return table
@@ -162,7 +268,20 @@ def with_epochs(table: pa.Table, windows: Sequence[Window]) -> pa.Table:
 
 
 def with_epoch(table: pa.Table, window: Window) -> pa.Table:
-    """Add a window's epoch to its rows, unless they have one."""
+    """Give rows of one window its epoch, unless they have one.
+
+    Parameters
+    ----------
+    table
+        Rows of one window.
+    window
+        Of an epoch.
+
+    Returns
+    -------
+    Table
+        With ``epoch``.
+    """
     if "epoch" in table.column_names:
         return table
     epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
@@ -170,7 +289,24 @@ def with_epoch(table: pa.Table, window: Window) -> pa.Table:
 
 
 def rows_of_stretch(store: Path | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
-    """Look at windows of epochs that follow each other; tasks know an analysis by its name."""
+    """Return the rows of some windows of epochs.
+
+    Parameters
+    ----------
+    store
+        The run, or where a task finds it.
+    name
+        Name of the analysis, by which a task knows it.
+    parameters
+        Of the analysis.
+    windows
+        Of epochs, that follow each other.
+
+    Returns
+    -------
+    Table
+        As of `with_epochs`.
+    """
     run = store if isinstance(store, Run) else Run(store)
     analysis: Analysis[Any] = find_analysis(name)
     assert isinstance(analysis, WindowAnalysis | RunAnalysis)  # noqa: S101  (pairs are compared elsewhere)

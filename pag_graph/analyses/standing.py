@@ -54,12 +54,23 @@ class Query:
     """An analysis with its parameters, as a store remembers it."""
 
     name: str
+    """Name of the analysis."""
     values: tuple[tuple[str, str], ...] = ()
     """Names and values of parameters as texts, by name."""
 
     @classmethod
     def parse(cls, text: str) -> Query:
         """Read ``NAME:parameter=value:...``.
+
+        Parameters
+        ----------
+        text
+            As on the command line.
+
+        Returns
+        -------
+        Query
+            Its parameters have values that the analysis takes.
 
         Raises
         ------
@@ -142,14 +153,40 @@ def _words(text: str) -> list[str]:
 
 
 def encoded(table: pa.Table, epoch: int | None = None) -> pl.DataFrame:
-    """Return rows of an answer as `ANSWERS`: equal rows are equal texts; `epoch` where the answer is of none."""
+    """Return rows of an answer as `ANSWERS`.
+
+    Parameters
+    ----------
+    table
+        The rows.
+    epoch
+        The epoch of all of them, of an answer that is of none; None where they have a column ``epoch``.
+
+    Returns
+    -------
+    DataFrame
+        One row each, in the same order; equal rows are equal texts.
+    """
     frame = pl.DataFrame(pl.from_arrow(table))
     row = pl.struct(frame.columns).struct.json_encode()
     return frame.select(epoch=pl.col("epoch") if epoch is None else pl.lit(epoch, pl.Int64), row=row)
 
 
 def decoded(changes: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
-    """Return changes with the columns of the answer in place of ``row``, among them its ``epoch`` if it has one."""
+    """Turn `ANSWERS` back into rows.
+
+    Parameters
+    ----------
+    changes
+        Has ``epoch`` and ``row``, and maybe more.
+    schema
+        Columns of the answer.
+
+    Returns
+    -------
+    DataFrame
+        Columns of the answer in place of ``row``, among them its ``epoch`` if it has one.
+    """
     kinds = dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema)
     kept_columns = changes.drop("row", *(["epoch"] if "epoch" in kinds else []))
     if not changes.height:
@@ -158,7 +195,18 @@ def decoded(changes: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
 
 
 def summed(changes: pl.DataFrame) -> pl.DataFrame:
-    """Add up changes: one row per row that is left, with how often it is there (``diff``), in order of epochs."""
+    """Add up changes.
+
+    Parameters
+    ----------
+    changes
+        Has ``epoch``, ``row`` and ``diff``.
+
+    Returns
+    -------
+    DataFrame
+        One row per row that is left, with how often it is there (``diff``), in order of epochs.
+    """
     sums = changes.group_by("epoch", "row", maintain_order=True).agg(pl.col("diff").sum())
     return sums.filter(pl.col("diff") != 0).sort("epoch", maintain_order=True)
 
@@ -196,6 +244,11 @@ class Delta:
             The last epochs that were and are answered.
         remembered
             Epochs as of which queries can go on; those from there on are in the state's run.
+
+        Returns
+        -------
+        Delta
+            Its run has only the epochs that the difference can touch, where that can be told.
         """
         edges, epochs = (
             rows_that_differ(base, state.info, table, columns) for table, columns in (("edges", _PLACE), _EPOCHS)
@@ -210,12 +263,36 @@ class Delta:
 
     @classmethod
     def whole(cls, state: Run, answered: int) -> Delta:
-        """Return the difference from nothing, for a query that is asked for the first time."""
+        """Return the difference from nothing, for a query that is asked for the first time.
+
+        Parameters
+        ----------
+        state
+            The state now.
+        answered
+            The last epoch that is answered.
+
+        Returns
+        -------
+        Delta
+            All epochs are new.
+        """
         no_edges = pl.DataFrame(schema=dict.fromkeys(_PLACE, pl.Int64))
         return cls(state=state, edges=no_edges, before=NEVER, answered=answered, renamed=False, redrawn=frozenset())
 
     def epochs(self, since: int, last: int) -> list[int]:
-        """Return the epochs of the state between two numbers, both included."""
+        """Return the epochs of the state between two numbers.
+
+        Parameters
+        ----------
+        since, last
+            The first and the last number; both count.
+
+        Returns
+        -------
+        list of int
+            Ascending.
+        """
         epoch_ids = self.state.epochs["epoch"]
         if not epoch_ids.len() or since < epoch_ids[0]:
             epoch_ids = self.state.whole.epochs["epoch"]

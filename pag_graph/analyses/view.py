@@ -68,6 +68,7 @@ class View:
     """
 
     run: Run
+    """The run that they are of."""
     windows: Sequence[Window]
     """In time order; they may overlap. Where epochs are islands, those of epochs, in any order."""
     spread: Engine | None = None
@@ -98,7 +99,18 @@ class View:
         return pl.DataFrame({"window": range(len(spans)), "span_ns": spans}, schema=dict.fromkeys(_SPANS, pl.Int64))
 
     def borders(self, name: str) -> I64:
-        """Return per window its ``start_ns``, ``end_ns`` or ``after_ns``."""
+        """Return a border of each window.
+
+        Parameters
+        ----------
+        name
+            ``start_ns``, ``end_ns`` or ``after_ns``.
+
+        Returns
+        -------
+        array of int64
+            Per window: nanoseconds since the run's origin.
+        """
         return np.array([getattr(window, name) for window in self.windows], np.int64)
 
     def blocks(self, belongs: Belongs, columns: Sequence[str], windows: Sequence[Window] | None = None) -> Tiling:
@@ -215,6 +227,11 @@ class View:
         columns
             Of `PAG_EDGES`, that are needed beside ``src``, ``dst``, ``type``, ``epoch``, ``start_ns`` and
             ``duration_ns``.
+
+        Returns
+        -------
+        LazyFrame
+            Rows of `PAG_EDGES`, at least the columns that are needed, with ``window``; each edge once.
         """
         if self.windows[0].epoch is None:
             return self.edges.filter(self.ends_inside)
@@ -246,12 +263,34 @@ class View:
         return messages.filter(~IS_LOCAL).join(waits, on="dst", how="semi")
 
     def until(self, end_ns: int) -> View:
-        """Return the free window that goes on until another instant."""
+        """Return the free window that goes on until another instant.
+
+        Parameters
+        ----------
+        end_ns
+            Nanoseconds since the run's origin.
+
+        Returns
+        -------
+        View
+            Of one window, which begins where this one does; nothing is read yet.
+        """
         window = replace(self.window, end_ns=end_ns, end_vertex=None, epoch=None, role=None)
         return replace(self, windows=[window], snapshot=None)
 
     def collect(self, frame: Frame) -> pl.DataFrame:
-        """Return the rows of a frame."""
+        """Return the rows of a frame.
+
+        Parameters
+        ----------
+        frame
+            One of the view's own.
+
+        Returns
+        -------
+        DataFrame
+            Its rows, in no order unless the frame states one.
+        """
         return self.engine.collect(frame)
 
     def within(self, stretches: pl.DataFrame) -> Frame:
@@ -285,14 +324,36 @@ class View:
 
 
 def view_of(subject: Snapshot | View) -> View:
-    """Return what an analysis looks at; a snapshot becomes a view of its window."""
+    """Return what an analysis looks at.
+
+    Parameters
+    ----------
+    subject
+        A snapshot, or a view.
+
+    Returns
+    -------
+    View
+        The view itself; of a snapshot that of its window, in memory already.
+    """
     if isinstance(subject, View):
         return subject
     return View(run=subject.run, windows=[subject.window], snapshot=subject)
 
 
 def in_process(run: Run) -> Engine:
-    """Return the engine that runs frames with Polars in this process."""
+    """Return the engine that runs frames with Polars in this process.
+
+    Parameters
+    ----------
+    run
+        The run that is read.
+
+    Returns
+    -------
+    Engine
+        Frames are Polars' lazy ones.
+    """
     return Engine(
         edges=lambda files: nw.from_native(run.scan("edges", files)),
         collect=lambda frame: frame.to_native().collect(),
@@ -302,19 +363,42 @@ def in_process(run: Run) -> Engine:
 
 
 def worker_of(vertex: str) -> nw.Expr:
-    """Return the worker of the vertex in a column."""
+    """Return the worker of the vertex in a column.
+
+    Parameters
+    ----------
+    vertex
+        Column of ids.
+
+    Returns
+    -------
+    Expr
+        Int32.
+    """
     # Exact, also where engines divide integers as floats: a multiple of a power of two.
     step = 1 << POSITION_BITS
     return ((nw.col(vertex) - nw.col(vertex) % step) / step).cast(nw.Int32)
 
 
 def end_ns() -> nw.Expr:
-    """Return when an edge ends."""
+    """Return when an edge ends.
+
+    Returns
+    -------
+    Expr
+        Needs ``start_ns`` and ``duration_ns``.
+    """
     return nw.col("start_ns") + nw.col("duration_ns")
 
 
 def inside_ns() -> nw.Expr:
-    """Return how long an edge of a view lasts inside its window."""
+    """Return how long an edge of a view lasts inside its window.
+
+    Returns
+    -------
+    Expr
+        Nanoseconds; needs the columns of `View.edges`.
+    """
     return nw.min_horizontal(end_ns(), "window_end_ns") - nw.max_horizontal("start_ns", "window_start_ns")
 
 
@@ -324,7 +408,18 @@ def _in_window(t_ns: nw.Expr) -> nw.Expr:
 
 
 def delivered_ns(run: Run) -> nw.Expr:
-    """Return what an edge took; for a message from send to read. Of clocks apart negative times count nothing."""
+    """Return what an edge took; for a message from its send to its read.
+
+    Parameters
+    ----------
+    run
+        The run that it is of.
+
+    Returns
+    -------
+    Expr
+        Nanoseconds. Where every worker keeps its own clock, negative times count as 0.
+    """
     took = nw.col("duration_ns")
     if not run.aligned:
         return nw.max_horizontal(took, nw.lit(0))
@@ -333,10 +428,29 @@ def delivered_ns(run: Run) -> nw.Expr:
 
 
 def count_rows() -> nw.Expr:
-    """Count the rows of a group."""
+    """Count the rows of a group.
+
+    Returns
+    -------
+    Expr
+        Int64, on every engine.
+    """
     return nw.len().cast(nw.Int64)
 
 
 def where(condition: nw.Expr, value: str) -> nw.Expr:
-    """Return a column where a condition holds, and 0 elsewhere and for null."""
+    """Return a column where a condition holds, and 0 elsewhere and for null.
+
+    Parameters
+    ----------
+    condition
+        Of a row.
+    value
+        Column of numbers.
+
+    Returns
+    -------
+    Expr
+        Never null.
+    """
     return nw.when(condition).then(nw.col(value)).otherwise(nw.lit(0)).fill_null(0)
