@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses.definition import (
     Analysis,
     Chart,
-    Entry,
-    LoadedEntry,
     PairAnalysis,
     Report,
     ReportAnalysis,
@@ -20,10 +18,11 @@ from pag_graph.analyses.definition import (
     Scope,
     TableAnalysis,
     WindowAnalysis,
-    table_of,
 )
+from pag_graph.analyses.entries import Entry, LoadedEntry
 from pag_graph.analyses.index import INDEX
 from pag_graph.analyses.parameters import Flags, Parameter
+from pag_graph.analyses.result_tables import table_of
 from pag_graph.errors import InvalidParameterError
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ the modules, so that listing all analyses imports none.
 from __future__ import annotations
 
 import inspect
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pag_graph.analyses.parameters import Parameter, make_parameters, parameters_of
+from pag_graph.analyses.result_tables import placed_table, plain_parameters, table_of, typed_table
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.graph.needs import Needs
 from pag_graph.model.html import rows_table
@@ -86,23 +86,11 @@ class Report(Protocol):
         """Rows of the analysis' schema."""
 
     def summary(self) -> dict[str, Any]:
-        """Return what holds for all rows.
-
-        Returns
-        -------
-        dict
-            Plain values by name; JSON and tables of many windows have them.
-        """
+        """Return what holds for all rows, as plain values by name."""
         return {}
 
     def headline(self) -> str:
-        """Return what a person reads before the rows.
-
-        Returns
-        -------
-        str
-            Lines; empty where there is nothing to say before the rows.
-        """
+        """Return what a person reads before the rows: lines, or nothing."""
         return ""
 
     def text(self, *, top: int = 20) -> str | None:
@@ -147,18 +135,7 @@ class Report(Protocol):
         return "\n".join(self.html())
 
     def markdown(self, *, top: int = 20) -> str | None:
-        """Return the whole answer for an issue.
-
-        Parameters
-        ----------
-        top
-            Rows to show, about.
-
-        Returns
-        -------
-        str or None
-            None where the headline and the rows are all.
-        """
+        """Return the whole answer for an issue, as `text` does for a terminal."""
         del top
         return None
 
@@ -198,7 +175,6 @@ class Analysis(Generic[P]):
     """What all analyses have; the classes below say what each looks at."""
 
     scope: ClassVar[Scope]
-    """Set by the classes below."""
 
     name: str
     """As on the command line; with underscores, the method of `Pag`."""
@@ -424,21 +400,9 @@ class TableAnalysis(WindowAnalysis[P]):
     """Its function makes rows of all windows of a view: ``f(view, parameters)``, with the place of their ``window``."""
 
     function: Callable[..., pl.DataFrame]
-    """``f(view, parameters)``; rows of `schema` with the column ``window``."""
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
-        """Return the rows of all windows of a view, in their order.
-
-        Parameters
-        ----------
-        view, parameters
-            As for `WindowAnalysis.table`.
-
-        Returns
-        -------
-        Table
-            As of `WindowAnalysis.table`.
-        """
+        """Return the rows of all windows of a view, in their order (`WindowAnalysis.table`)."""
         return placed_table(self.function(view, *self.arguments(parameters)), self.schema)
 
     def __call__(self, subject: Snapshot | View, parameters: P | None = None) -> pa.Table:
@@ -453,23 +417,11 @@ class ReportAnalysis(WindowAnalysis[P]):
     """Its function makes a report of one window: ``f(snapshot or view, parameters)``."""
 
     function: Callable[..., Report]
-    """``f(snapshot, parameters)``; given a view instead where that is spread."""
     steps: Callable[[View], pl.DataFrame] | None = None
     """What makes the rows alone, of all windows of a view, where that is less work."""
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
-        """Return the rows of all windows of a view, in their order.
-
-        Parameters
-        ----------
-        view, parameters
-            As for `WindowAnalysis.table`.
-
-        Returns
-        -------
-        Table
-            As of `WindowAnalysis.table`.
-        """
+        """Return the rows of all windows of a view, in their order (`WindowAnalysis.table`)."""
         import pyarrow as pa
 
         if self.steps is not None:
@@ -538,146 +490,6 @@ class PairAnalysis(Analysis[P]):
     ) -> pa.Table | Report:
         """Return the comparison."""
         return self.function(before, after, *self.arguments(parameters))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """An analysis in a list: what is known of it without importing its module."""
-
-    name: str
-    """As on the command line."""
-    help: str
-    """First line of its documentation."""
-    module: str
-    """Module that has it as `ANALYSIS`."""
-
-    @property
-    def method(self) -> str:
-        """Name in Python."""
-        return self.name.replace("-", "_")
-
-    def load(self) -> Analysis[Any]:
-        """Return the analysis; its module is imported.
-
-        Returns
-        -------
-        Analysis
-            Its module is imported.
-        """
-        analysis: Analysis[Any] = import_module(self.module).ANALYSIS
-        return analysis
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadedEntry(Entry):
-    """An analysis of another distribution, which is loaded to be listed."""
-
-    analysis: Analysis[Any]
-    """The analysis."""
-
-    def load(self) -> Analysis[Any]:
-        """Return the analysis.
-
-        Returns
-        -------
-        Analysis
-            The one that is here.
-        """
-        return self.analysis
-
-
-def table_of(result: pa.Table | Report) -> pa.Table:
-    """Return the rows of what an analysis returned.
-
-    Parameters
-    ----------
-    result
-        A table, or a report.
-
-    Returns
-    -------
-    Table
-        Rows of the analysis' schema.
-    """
-    import pyarrow as pa
-
-    return result if isinstance(result, pa.Table) else result.table
-
-
-def plain_parameters(parameters: Any) -> dict[str, Any]:
-    """Return parameters as JSON has them.
-
-    Parameters
-    ----------
-    parameters
-        A dataclass, or None.
-
-    Returns
-    -------
-    dict
-        Values by name, tuples as lists; empty for None.
-    """
-    if parameters is None:
-        return {}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(parameters).items()}
-
-
-def typed_table(rows: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return rows with the columns of a schema, and their types.
-
-    Parameters
-    ----------
-    rows
-        Has the columns of the schema, and maybe more.
-    schema
-        Columns of the answer.
-
-    Returns
-    -------
-    Table
-        Exactly these columns, in these types.
-    """
-    return rows.select(schema.names).to_arrow().cast(schema)
-
-
-def placed_table(rows: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return rows with the columns of a schema, their types, and the place of their ``window``.
-
-    Parameters
-    ----------
-    rows
-        Has the columns of the schema, and ``window``.
-    schema
-        Columns of the answer.
-
-    Returns
-    -------
-    Table
-        These columns, and ``window`` after them.
-    """
-    import pyarrow as pa
-
-    return typed_table(rows, schema).append_column("window", rows["window"].to_arrow().cast(pa.int64()))
-
-
-def answered_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of an answer over epochs.
-
-    Parameters
-    ----------
-    schema
-        Columns of the analysis.
-
-    Returns
-    -------
-    Schema
-        The same, and ``epoch`` after them if it is not among them.
-    """
-    import pyarrow as pa
-
-    if "epoch" in schema.names:
-        return schema
-    return schema.append(pa.field("epoch", pa.int64(), nullable=False))
 
 
 def _report_of(function: Callable[..., Any]) -> type[Report] | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pag_graph.analyses import find_analysis
-from pag_graph.analyses.definition import ReportAnalysis, RunAnalysis, WindowAnalysis, answered_schema, table_of
+from pag_graph.analyses.definition import ReportAnalysis, RunAnalysis, WindowAnalysis
+from pag_graph.analyses.result_tables import answered_schema, table_of
 from pag_graph.analyses.view import View
 from pag_graph.graph.run import Run
 

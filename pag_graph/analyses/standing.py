@@ -15,9 +15,10 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses import find_analysis
-from pag_graph.analyses.definition import RunAnalysis, Standing, answered_schema
+from pag_graph.analyses.definition import RunAnalysis, Standing
 from pag_graph.analyses.degrees import DEGREES
 from pag_graph.analyses.motifs import MOTIF
+from pag_graph.analyses.result_tables import answered_schema
 from pag_graph.analyses.rounds import ROUNDS
 from pag_graph.analyses.runner import over, with_epochs
 from pag_graph.analyses.totals import TOTALS

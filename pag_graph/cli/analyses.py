@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pag_graph.analyses import Analysis, Parameter, Scope, all_entries, table_of
-from pag_graph.analyses.definition import plain_parameters
+from pag_graph.analyses.result_tables import plain_parameters
 from pag_graph.cli.output import (
     Format,
     compiling,

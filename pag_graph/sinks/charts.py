@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.analyses.definition import Analysis, Chart, table_of
 from pag_graph.analyses.expressions import operator_labels
+from pag_graph.analyses.result_tables import table_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.formats import svg
 from pag_graph.model.units import duration, short
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.analyses.definition import Report
+    from pag_graph.analyses.definition import Analysis, Chart, Report
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
 

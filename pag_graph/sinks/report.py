@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.analyses.definition import Analysis, table_of
+from pag_graph.analyses.result_tables import table_of
 from pag_graph.analyses.why import Why
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.html import rows_table
@@ -15,7 +15,7 @@ from pag_graph.sinks.charts import picture
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.analyses.definition import Report
+    from pag_graph.analyses.definition import Analysis, Report
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
 

@@ -19,7 +19,7 @@ import pytest
 
 from pag_graph import api, samples
 from pag_graph.analyses import Scope, all_entries, find_analysis
-from pag_graph.analyses.definition import table_of
+from pag_graph.analyses.result_tables import table_of
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.model.units import duration as short_duration
