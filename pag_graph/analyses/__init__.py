@@ -82,7 +82,13 @@ def all_entries() -> tuple[Entry, ...]:
 
 
 def all_analyses() -> tuple[Analysis[Any], ...]:
-    """Return the analyses of this package, and those that installed distributions add; imports their modules."""
+    """Return the analyses of this package, and those that installed distributions add.
+
+    Returns
+    -------
+    tuple of Analysis
+        Those of this package first. Their modules are imported.
+    """
     return tuple(entry.load() for entry in all_entries())
 
 
@@ -104,6 +110,16 @@ def _problem(analysis: object, taken_names: set[str]) -> str:
 
 def find_analysis(name: str) -> Analysis[Any]:
     """Return the analysis of a name.
+
+    Parameters
+    ----------
+    name
+        As on the command line, or as the method of `Pag`.
+
+    Returns
+    -------
+    Analysis
+        Its module is imported.
 
     Raises
     ------

@@ -103,11 +103,15 @@ class Advice(Report):
     """What would make a window shorter."""
 
     window: Window
+    """The window."""
     table: pa.Table
     """Rows of `ADVICE`."""
     plan: Plan
+    """What may be tried, with all numbers."""
     ports: Ports
+    """Operators as places for ports."""
     beta: float
+    """Share of its time from which a thread is a bottleneck."""
     halt: str | None
     """Why nothing is proposed, or nothing more; None where there is anything to try."""
     flags: tuple[str, ...]

@@ -42,9 +42,11 @@ class PortTable(Report):
     """The places for ports in a window."""
 
     window: Window
+    """The window."""
     table: pa.Table
     """Rows of `ADVISE_PORTS`."""
     ports: Ports
+    """Operators as places for ports."""
 
     def headline(self) -> str:
         """Return what a person reads before the rows."""
@@ -104,7 +106,20 @@ def advise_ports(snapshot: Snapshot, parameters: AdvisePortsParameters | None = 
 
 
 def port_rows(snapshot: Snapshot, ports: Ports) -> pa.Table:
-    """Return rows of `ADVISE_PORTS`."""
+    """Return what a port at each operator would take from each thread.
+
+    Parameters
+    ----------
+    snapshot
+        The window.
+    ports
+        Its operators as places for ports.
+
+    Returns
+    -------
+    Table
+        Rows of `ADVISE_PORTS`, one per operator and worker that runs it, or what lies downstream of it.
+    """
     own_rows = {(row["operator"], row["worker"]): row for row in ports.work.own.to_dicts()}
     path = _path_ns(snapshot, ports)
     keys = sorted(

@@ -71,6 +71,7 @@ class WindowGraph:
     """
 
     windows: Sequence[Window]
+    """The windows, in time order."""
     rows: pl.DataFrame
     """The edges of each window, uncut, sorted by window, `dst`, local ones first, and `src`; `type` as `TYPES`."""
     of: I64
@@ -130,11 +131,33 @@ class WindowGraph:
         return np.asarray((self.rows["flags"].to_numpy() & int(EdgeFlags.NEGATIVE)) != 0, dtype=np.bool_)
 
     def is_type(self, *kinds: ActivityType) -> Bools:
-        """Say per row whether it is of one of the types."""
+        """Say per row whether it is of one of the types.
+
+        Parameters
+        ----------
+        *kinds
+            Types of edges.
+
+        Returns
+        -------
+        array of bool
+            Per row.
+        """
         return is_type(self.rows, *kinds)
 
     def number(self, column: str) -> I64:
-        """Return a column of integers; -1 where it is null."""
+        """Return a column of integers.
+
+        Parameters
+        ----------
+        column
+            Name of the column.
+
+        Returns
+        -------
+        array of int64
+            Per row; -1 where it is null.
+        """
         return np.asarray(self.rows[column].fill_null(-1).to_numpy(), dtype=np.int64)
 
 
@@ -266,11 +289,35 @@ class ConstraintGraph:
         return np.asarray(self.weight + change[self.element], dtype=np.int64)
 
     def replay(self, weight: I64) -> I64:
-        """Return when every vertex happens."""
+        """Return when every vertex happens.
+
+        Parameters
+        ----------
+        weight
+            Per arc: nanoseconds.
+
+        Returns
+        -------
+        array of int64
+            Per vertex: when it happens (ns since the run's origin). O(vertices + arcs).
+        """
         return np.asarray(earliest(Arcs(self.first, self.src, weight), self.window.start_ns))
 
     def path(self, weight: I64, time: I64) -> I64:
-        """Return the arcs of the critical path of a replay of the first window, in time order."""
+        """Return the critical path of a replay of the first window.
+
+        Parameters
+        ----------
+        weight
+            Per arc: nanoseconds.
+        time
+            Per vertex, from `replay` with these weights.
+
+        Returns
+        -------
+        array of int64
+            Arcs, in time order.
+        """
         arcs = Arcs(self.first, self.src, weight)
         return np.asarray(binding_arcs(arcs, time, np.array([0]), self.ends[:1]))[::-1]
 

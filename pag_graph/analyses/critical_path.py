@@ -51,6 +51,7 @@ class CriticalPath(Report):
     """A critical path with what qualifies it."""
 
     window: Window
+    """The window."""
     steps: pa.Table
     """Rows of `CRITICAL_PATH`."""
     ends: int
@@ -76,7 +77,13 @@ class CriticalPath(Report):
         return self.window.end_vertex is None and not self.all_waiting and last in _RESTING
 
     def doubts_at_end(self) -> list[str]:
-        """Return what is to be said of where the path ends; nothing where only one path can be meant."""
+        """Return what is to be said of where the path ends.
+
+        Returns
+        -------
+        list of str
+            Empty where only one path can be meant.
+        """
         doubts = []
         if self.all_waiting:
             doubts.append("where the window ends, every worker waited")
@@ -229,7 +236,18 @@ def _walked_spread(view: View) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_
 
 
 def no_end(window: Window) -> PagError:
-    """Return the error of a window where no edge ends at, or crosses, its end."""
+    """Return the error of a window where no edge ends at, or crosses, its end.
+
+    Parameters
+    ----------
+    window
+        The window.
+
+    Returns
+    -------
+    PagError
+        To be raised by the caller.
+    """
     hint = "Build the store again."
     if window.end_vertex is not None:
         message = f"The vertex {window.end_vertex} that closes {window.name} has no edge that ends at it."
@@ -256,7 +274,18 @@ def _walked(tiling: Tiling) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_]]:
 
 
 def roles(is_type: Callable[..., NDArray[np.bool_]]) -> NDArray[np.int8]:
-    """Say per edge what workers do on it, as `pag_graph.kernels.path` has it; `is_type` as of a `Tiling`."""
+    """Say per edge what workers do on it.
+
+    Parameters
+    ----------
+    is_type
+        Tells per edge whether it is of one of some types, as of a `Tiling`.
+
+    Returns
+    -------
+    array of int8
+        Per edge: `WORK` to `SPAWN` of `pag_graph.kernels.path`.
+    """
     role = np.int8(kernel.REST) * is_type(*RESTING_TYPES).view(np.int8)
     role += np.int8(kernel.WAIT) * is_type(ActivityType.WAITING).view(np.int8)
     role += np.int8(kernel.MESSAGE) * is_type(*MESSAGE_TYPES).view(np.int8)

@@ -141,7 +141,22 @@ class DegreeAnalysis(Analysis[DegreesParameters]):
     """Counts of degrees."""
 
     def over(self, run: Run, last: int, parameters: DegreesParameters) -> pa.Table:
-        """Return the counts as of an epoch; they are of none."""
+        """Return the counts as of an epoch, made anew.
+
+        Parameters
+        ----------
+        run
+            The run.
+        last
+            The epoch.
+        parameters
+            How many epochs.
+
+        Returns
+        -------
+        Table
+            Rows of the analysis' schema, which are of no epoch.
+        """
         return degrees(run, parameters, last)
 
     def step(
@@ -160,6 +175,11 @@ class DegreeAnalysis(Analysis[DegreesParameters]):
         warm
             What this process knows from the commit before, and will know of this one: degrees of all vertices. Without
             it the edges of these epochs are read once more.
+
+        Returns
+        -------
+        DataFrame
+            The counts after it.
         """
         del before
         run, counted, counted_epochs = delta.state.whole, warm.get("counts"), warm.get("epochs")

@@ -41,11 +41,15 @@ class Difference(Report):
     before: str
     """What was compared with."""
     after: str
+    """What was compared with that."""
     before_ns: int
     """Length of the windows before, summed."""
     after_ns: int
+    """Length of the windows after, summed."""
     before_windows: int
+    """How many there are before."""
     after_windows: int
+    """How many there are after."""
     by_worker: bool
     """Whether both have the same workers, so that activities are told apart by worker."""
     appeared: tuple[str, ...]

@@ -24,6 +24,11 @@ def student_quantile(share: float, freedom: int) -> float:
     freedom
         Degrees of freedom; NaN without any.
 
+    Returns
+    -------
+    float
+        NaN without any degrees of freedom.
+
     Notes
     -----
     The distribution of the angle atan(t / sqrt(freedom)) is a finite sum of powers of its cosine (Abramowitz and
@@ -73,6 +78,11 @@ def hypergeometric(population: int, marked: int, drawn: int) -> F64:
     ----------
     population, marked, drawn
         How many there are, how many of them are marked, and how many are drawn.
+
+    Returns
+    -------
+    array of float
+        Shape (drawn + 1,); they add up to 1.
 
     Notes
     -----

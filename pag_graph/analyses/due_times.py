@@ -35,6 +35,7 @@ class Quantile(NamedTuple):
     """A quantile of latencies."""
 
     ns: int
+    """Nanoseconds."""
     at_least: bool
     """Whether it is a lower bound: an input that was not done may belong further up."""
 
@@ -47,6 +48,7 @@ class Schedule(NamedTuple):
     """What a worker says of its inputs, on its own clock."""
 
     first_ns: int
+    """When the first input is due (ns of the worker's own clock)."""
     interval_ns: int | None
     """From one input to the next; None where each says itself when it is due."""
     inputs: int
@@ -76,29 +78,70 @@ class LatencyReport:
         return "closed" if all(schedule.offered_ns is None for schedule in self.schedules.values()) else "open"
 
     def rows(self, worker: int | None = None) -> pl.DataFrame:
-        """Return the rows of the table, of one worker or of all."""
+        """Return the rows of the table, of one worker or of all.
+
+        Parameters
+        ----------
+        worker
+            Number of the worker; None for all.
+
+        Returns
+        -------
+        DataFrame
+            Rows of the report's table.
+        """
         rows = pl.from_arrow(self.table)
         assert isinstance(rows, pl.DataFrame)  # noqa: S101
         return rows if worker is None else rows.filter(pl.col("worker") == worker)
 
     def first_due(self) -> dict[int, int]:
-        """Return, per number of an input, when it was due first on any worker (Unix time)."""
+        """Return when each input was due first on any worker.
+
+        Returns
+        -------
+        dict
+            Nanoseconds of Unix time by number, ascending.
+        """
         return dict(self.rows().group_by("number").agg(pl.col("due_ns").min()).sort("number").iter_rows())
 
     def slowest(self) -> dict[str, Any] | None:
-        """Return the row of the input that took longest (ties: the lowest worker and number)."""
+        """Return the row of the input that took longest.
+
+        Returns
+        -------
+        dict or None
+            Ties: the lowest worker and number. None without inputs.
+        """
         rows = self.rows().sort("latency_ns", "worker", "number", descending=[True, False, False])
         return rows.row(0, named=True) if len(rows) else None
 
     def curve(self) -> list[dict[str, Any]]:
-        """Return its rows of `LOAD_CURVE`: each worker, and all together."""
+        """Return its points of a load curve.
+
+        Returns
+        -------
+        list of dict
+            Rows of `LOAD_CURVE`: one per worker, ascending, and one of all together.
+        """
         return [*(_point(self, worker) for worker in sorted(self.schedules)), _point(self, None)]
 
 
 def quantile(latency_ns: NDArray[np.int64], censored: NDArray[np.bool_], share: float) -> Quantile:
     """Return the smallest latency that a share of the inputs does not exceed (nearest rank).
 
-    It is a lower bound if an input that was not done has a bound no larger: what it really took may be more.
+    Parameters
+    ----------
+    latency_ns
+        Per input, at least one: how long it took, or has taken so far.
+    censored
+        Per input: whether it was not done.
+    share
+        From 0 to 1.
+
+    Returns
+    -------
+    Quantile
+        A lower bound if an input that was not done has a bound no larger: what it really took may be more.
 
     Examples
     --------
@@ -238,6 +281,11 @@ def _offer(report: LatencyReport, workers: Sequence[int], rows: pl.DataFrame) ->
 
 def load_curve(reports: Sequence[LatencyReport]) -> pa.Table:
     """Put runs beside each other, by what was offered.
+
+    Parameters
+    ----------
+    reports
+        One per run.
 
     Returns
     -------

@@ -77,8 +77,11 @@ class Verdict:
     share: float
     """How much of the window, or of all workers' time in it, stands for the cause."""
     worker: int | None = None
+    """Whose work stands for it; None where nobody's does."""
     operator: int | None = None
+    """Number of the operator; None where there is none."""
     time_ns: int = 0
+    """How long it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,7 @@ class Evidence:
     """The rows of other analyses on one window; each is computed when it is first asked for."""
 
     snapshot: Snapshot
+    """The window."""
     above: float
     """A straggler works more than so many times the median of those that run the same."""
     notable: float

@@ -45,7 +45,13 @@ INDEX = {
 
 
 def source() -> str:
-    """Return the text of ``pag_graph/analyses/index.py``."""
+    """Return the text of ``pag_graph/analyses/index.py``.
+
+    Returns
+    -------
+    str
+        Python. All modules of analyses are imported.
+    """
     analyses = (import_module(f"pag_graph.analyses.{module}").ANALYSIS for module in MODULES)
     return _HEAD + "".join(f'    "{analysis.name}": "{analysis.help}",\n' for analysis in analyses) + "}\n"
 

@@ -185,7 +185,18 @@ def violations(
 
 
 def listed(rows: pl.DataFrame) -> pa.Table:
-    """Return violations as a table, sorted."""
+    """Return violations as a table, sorted.
+
+    Parameters
+    ----------
+    rows
+        Has the columns of `INVARIANTS`, and maybe more.
+
+    Returns
+    -------
+    Table
+        Rows of `INVARIANTS`, by epoch and invariant, largest first.
+    """
     rows = rows.sort(
         "epoch",
         "invariant",
@@ -201,7 +212,20 @@ def listed(rows: pl.DataFrame) -> pa.Table:
 
 
 def progress_sends(run: Run, since: int | None = None) -> pl.DataFrame:
-    """Return the messages about progress, one row per receiver; with `since` those that were sent from an epoch on."""
+    """Return the messages about progress.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    since
+        The first epoch of senders; None for all.
+
+    Returns
+    -------
+    DataFrame
+        One row per receiver: ``src``, ``dst``, ``src_epoch`` and ``start_ns``, in no order.
+    """
     columns = ["src", "dst", "src_epoch", "start_ns"]
     edges = run.scan("edges", None if since is None else pl.col("max_src_epoch") >= since)
     sent = edges.filter(pl.col("type") == _PROGRESS).select(columns)

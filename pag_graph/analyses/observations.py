@@ -187,7 +187,22 @@ def _reduced(observed: Mapping[str, pl.DataFrame], parameters: InvariantsParamet
 
 
 def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
-    """Return a number per row that tells what it has in some columns, and how many there are."""
+    """Number the different combinations of values in some columns.
+
+    Parameters
+    ----------
+    frame
+        Has the columns.
+    *columns
+        Integers or words; null is a value of its own.
+
+    Returns
+    -------
+    number
+        Per row, from 0: the same where all columns agree; numbers are in the order of the columns.
+    count
+        How many there are.
+    """
     number, count = np.zeros(frame.height, np.int64), min(1, frame.height)
     for name in columns:
         column = frame[name]
@@ -206,7 +221,18 @@ def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
 
 
 def limits_given(parameters: InvariantsParameters) -> pl.DataFrame:
-    """Return one row per limit on what a round shows: ``invariant`` and ``limit``."""
+    """Return the limits on what a round shows that somebody gave.
+
+    Parameters
+    ----------
+    parameters
+        Limits in nanoseconds; None says nothing.
+
+    Returns
+    -------
+    DataFrame
+        One row per limit: ``invariant`` and ``limit``.
+    """
     names = ("epoch_max", "message_max", "operator_max")
     limits = {name: getattr(parameters, f"{name}_ns") for name in names}
     return pl.DataFrame(
@@ -217,7 +243,20 @@ def limits_given(parameters: InvariantsParameters) -> pl.DataFrame:
 
 
 def shaped(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
-    """Return a frame with the columns of `SEEN`, absent ones null, and with ``window`` if it has it."""
+    """Bring a frame to the columns of `SEEN`.
+
+    Parameters
+    ----------
+    frame
+        May lack columns of `SEEN`.
+    **values
+        Columns to be set before.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `SEEN`, absent ones null, and ``window`` if the frame has it.
+    """
     frame = frame.with_columns(**values)
     absent = {name: pl.lit(None, kind) for name, kind in SEEN.items() if name not in frame.columns}
     place = [name for name in frame.columns if name == "window"]

@@ -25,6 +25,11 @@ def operators_called(run: Run, wanted: Sequence[int | str]) -> list[int]:
         Numbers, addresses, or names, which stand for all that are so called. A number is the operator of that number,
         whatever the others are called.
 
+    Returns
+    -------
+    list of int
+        Their numbers, in the order of `wanted`; one that is meant twice comes twice.
+
     Raises
     ------
     InvalidParameterError
@@ -50,6 +55,17 @@ def operators_called(run: Run, wanted: Sequence[int | str]) -> list[int]:
 
 
 def some_of(items: list[Any]) -> str:
-    """Return the first of many, for a message."""
+    """Return the first of many, for a message.
+
+    Parameters
+    ----------
+    items
+        In the order in which they are named.
+
+    Returns
+    -------
+    str
+        With how many more there are; ``none`` of none.
+    """
     suffix = f" and {len(items) - _MOST_NAMES} more" if len(items) > _MOST_NAMES else ""
     return (", ".join(map(str, items[:_MOST_NAMES])) or "none") + suffix

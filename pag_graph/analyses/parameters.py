@@ -20,6 +20,7 @@ class Flags:
     """Spellings of a parameter on the command line, where they are not made of its name."""
 
     names: tuple[str, ...]
+    """Such as ``--from``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +28,15 @@ class Parameter:
     """One field of a parameters dataclass."""
 
     name: str
+    """Name of the field."""
     kind: Any
     """Its type without `Annotated`."""
     help: str
+    """What it says, for people."""
     default: Any
     """`dataclasses.MISSING` where one must be given."""
     flags: tuple[str, ...] = ()
+    """Spellings on the command line; empty where they are made of its name."""
 
     @property
     def optional(self) -> bool:
@@ -64,7 +68,17 @@ class Parameter:
         return ()
 
     def convert(self, value: Any) -> Any:
-        """Return a value of the parameter's type from one that was read from a command line or from JSON.
+        """Turn what was read from a command line or from JSON into a value of the parameter's type.
+
+        Parameters
+        ----------
+        value
+            Text, or a plain value of JSON; a list where the parameter has many values.
+
+        Returns
+        -------
+        object
+            Of the parameter's type, its members a tuple where there are many.
 
         Raises
         ------
@@ -108,7 +122,18 @@ class Parameter:
 
 
 def parameters_of(dataclass: type | None) -> tuple[Parameter, ...]:
-    """Return the parameters that a dataclass has, in its order; none where there is no dataclass."""
+    """Return the parameters that a dataclass has.
+
+    Parameters
+    ----------
+    dataclass
+        Its fields may be `Annotated` with their help; None for none.
+
+    Returns
+    -------
+    tuple of Parameter
+        In the order of the fields.
+    """
     if dataclass is None:
         return ()
     hints = typing.get_type_hints(dataclass, include_extras=True)

@@ -139,7 +139,18 @@ def _pair(run: Run) -> pl.Expr:
 
 
 def ranks_by(*groups: str) -> pl.Expr:
-    """Return the rank of a key in its groups, from 1: most time first, ties by key."""
+    """Return the rank of a key in its groups, from 1: most time first, ties by key.
+
+    Parameters
+    ----------
+    *groups
+        Columns.
+
+    Returns
+    -------
+    Expr
+        Int64, called ``rank``; needs ``path_ns`` and ``key``.
+    """
     order = pl.struct(-pl.col("path_ns"), "key").rank("ordinal").over(*groups)
     return order.cast(pl.Int64).alias("rank")
 

@@ -137,7 +137,13 @@ _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 
 def page() -> str:
-    """Return the text of ``docs/analyses.md``."""
+    """Return the text of ``docs/analyses.md``.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
     rows = "".join(
         f"| [{analysis.name}](#{analysis.name}) | {_SCOPES[analysis.scope]} | {'yes' if analysis.across else ''}"
         f" | {analysis.help} |\n"
@@ -147,7 +153,18 @@ def page() -> str:
 
 
 def picture_name(analysis: Analysis[Any]) -> str | None:
-    """Return the name of the file with an analysis' picture; timelines share one."""
+    """Return the name of the file with an analysis' picture.
+
+    Parameters
+    ----------
+    analysis
+        Any.
+
+    Returns
+    -------
+    str or None
+        None of one that is not drawn. Timelines share one picture.
+    """
     if analysis.chart is None:
         return None
     return "skewed-epoch4.svg" if analysis.chart.kind == "timeline" else f"analysis-{analysis.name}.svg"

@@ -31,7 +31,18 @@ class Ratio(NamedTuple):
 
 
 def compared(first: Sequence[float], second: Sequence[float]) -> Ratio:
-    """Return the ratios between two sides, one value per run; all values are above zero."""
+    """Return the ratios between two sides.
+
+    Parameters
+    ----------
+    first, second
+        One value per run of each side, all above zero.
+
+    Returns
+    -------
+    Ratio
+        Of the second to the first: least, greatest, and that of the medians.
+    """
     return Ratio(
         min(second) / max(first), max(second) / min(first), statistics.median(second) / statistics.median(first)
     )
@@ -59,5 +70,16 @@ def chance_of_separation(first: int, second: int) -> float:
 
 
 def enough(first: int, second: int) -> bool:
-    """Return whether so many runs a side can tell a difference from chance."""
+    """Return whether so many runs a side can tell a difference from chance.
+
+    Parameters
+    ----------
+    first, second
+        How many runs each side has.
+
+    Returns
+    -------
+    bool
+        Whether chance alone would part the sides at most once in twenty times.
+    """
     return chance_of_separation(first, second) <= MOST_BY_CHANCE

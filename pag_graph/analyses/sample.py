@@ -81,6 +81,7 @@ class Sample(Report):
     rounds: int
     """Rounds that there are."""
     confidence: float
+    """Share of such samples whose intervals hold the value of all rounds."""
 
     def summary(self) -> dict[str, Any]:
         """Return everything but the rows as plain values, for programs."""

@@ -71,7 +71,13 @@ _WIDTH = 120
 
 
 def source() -> str:
-    """Return the text of ``pag_graph/methods.py``."""
+    """Return the text of ``pag_graph/methods.py``.
+
+    Returns
+    -------
+    str
+        Python.
+    """
     analyses = [analysis for analysis in ANALYSES if analysis.name not in _BY_HAND]
     names: dict[str, set[str]] = {}
     for analysis in analyses:

@@ -28,17 +28,34 @@ class Statement:
     """One sentence, and the numbers that it stands on."""
 
     topic: str
+    """Section of the report."""
     text: str
+    """The sentence."""
     worker: int | None = None
+    """Whom it speaks of, if anybody."""
     operator: int | None = None
+    """Number of the operator that it speaks of, if any."""
     time_ns: int | None = None
+    """Time that it names, if any."""
     share: float | None = None
+    """Share that it names, if any."""
     urgency: float = 0.0
     """What is lowest stays longest where lines are few."""
 
 
 def statements(evidence: Evidence) -> Iterator[Statement]:
-    """Yield everything that there is to say of a window, in the order of the report."""
+    """Yield everything that there is to say of a window, in the order of the report.
+
+    Parameters
+    ----------
+    evidence
+        What is known of the window.
+
+    Yields
+    ------
+    Statement
+        With its urgency.
+    """
     for topic in (_summary, _cause, _path, _waiting, _records, _limits, _typical, _help, _doubts):
         for place, statement in enumerate(topic(evidence)):
             # The first line of every topic outlasts the later ones of others.
@@ -47,7 +64,20 @@ def statements(evidence: Evidence) -> Iterator[Statement]:
 
 
 def label(evidence: Evidence, operator: int) -> str:
-    """Return what people call an operator."""
+    """Return what people call an operator.
+
+    Parameters
+    ----------
+    evidence
+        Knows the labels of operators.
+    operator
+        Number of the operator.
+
+    Returns
+    -------
+    str
+        Its number as a word where it has no name.
+    """
     return evidence.labels.get(operator, f"operator {operator}")
 
 

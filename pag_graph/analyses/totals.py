@@ -32,16 +32,49 @@ class SumAnalysis(TableAnalysis[P]):
     """Sums over windows: its function makes rows of each, and those with equal keys are added up."""
 
     keys: tuple[str, ...]
+    """Columns by which rows are added up; all others are numbers."""
 
     def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
-        """Return the sums over all windows of epochs up to one; they are of no epoch."""
+        """Return the sums over all windows of epochs up to one.
+
+        Parameters
+        ----------
+        run
+            The run.
+        last
+            The last epoch.
+        parameters
+            Of the analysis.
+
+        Returns
+        -------
+        Table
+            Rows of the schema, one per key; they are of no epoch.
+        """
         windows = run.windows(run.until(last).epochs["epoch"].to_list())
         return self.added([], run, windows, parameters).to_arrow().cast(self.schema)
 
     def step(
         self, before: pl.DataFrame, delta: Delta, parameters: P | None, warm: MutableMapping[str, Any]
     ) -> pl.DataFrame:
-        """Return the sums after a commit: those before it, and the rows of new epochs."""
+        """Return the sums after a commit.
+
+        Parameters
+        ----------
+        before
+            The sums before the commit.
+        delta
+            What it brings.
+        parameters
+            Of the analysis.
+        warm
+            Not used.
+
+        Returns
+        -------
+        DataFrame
+            The sums after it. Only the rows of new epochs are made, unless an old one changed.
+        """
         del warm
         if not delta.labelled:
             return self.added([before], delta.state, delta.state.windows(delta.new), parameters)
@@ -52,7 +85,24 @@ class SumAnalysis(TableAnalysis[P]):
     def added(
         self, before: Iterable[pl.DataFrame], run: Run, windows: list[Window], parameters: P | None = None
     ) -> pl.DataFrame:
-        """Add the rows of some windows to sums."""
+        """Add the rows of some windows to sums.
+
+        Parameters
+        ----------
+        before
+            Sums so far.
+        run
+            The run.
+        windows
+            Those whose rows are added.
+        parameters
+            Of the analysis.
+
+        Returns
+        -------
+        DataFrame
+            One row per key, sorted by it.
+        """
         views: list[Any] = [View(run=run, windows=part) for part in run.stretches(windows)]
         parts = [pl.DataFrame(pl.from_arrow(self.table(view, parameters))) for view in views]
         nothing = pl.DataFrame(pl.from_arrow(self.schema.empty_table()))

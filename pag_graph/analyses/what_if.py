@@ -128,6 +128,7 @@ class WhatIf(Report):
     """A window as it would have been."""
 
     window: Window
+    """The window as it was."""
     table: pa.Table
     """Rows of `WHAT_IF`: the critical path as it was and as it would be."""
     steps: pa.Table

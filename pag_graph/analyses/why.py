@@ -78,9 +78,11 @@ class Why(Report):
     """What there is to say of a window; `str()` gives it as text."""
 
     window: Window
+    """The window."""
     table: pa.Table
     """Rows of `WHY`."""
     cause: Cause
+    """What mainly made it as long as it was."""
     alarm: bool
     """Whether somebody could do something about it."""
     confidence: str
@@ -88,7 +90,9 @@ class Why(Report):
     explained: float
     """Share of the critical path's time that is not `unknown`."""
     lines: int
+    """Lines of text, at most."""
     words: int | None
+    """Words of text, at most; None for any number."""
     named: dict[str, Any]
     """The worker, the operator, its label and the share of the cause."""
 
@@ -112,7 +116,18 @@ class Why(Report):
         return self.text()
 
     def html(self, *, top: int = 5) -> list[str]:
-        """Return the report for a page: heading, cause, and then its sections."""
+        """Return the report for a page: heading, cause, and then its sections.
+
+        Parameters
+        ----------
+        top
+            Sentences of a section, at most.
+
+        Returns
+        -------
+        list of str
+            Elements of HTML; values from traces are escaped.
+        """
         (_, first), *sections = self.sections(top=top)
         heading, *cause = first
         mark = "cause alarm" if self.alarm else "cause"
