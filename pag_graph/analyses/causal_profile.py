@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import (
-    COLUMNS,
-    ArrivalParameter,
-    ConstraintGraph,
-    LoopParameter,
-    constraint_graph_of,
-)
+from pag_graph.analyses.constraints import ArrivalParameter, ConstraintGraph, LoopParameter, constraint_graph_of
 from pag_graph.analyses.definition import Chart, TableAnalysis
 from pag_graph.analyses.what_if import WORK
+from pag_graph.analyses.window_graphs import COLUMNS
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import ranks

@@ -187,7 +187,7 @@ def _reduced(observed: Mapping[str, pl.DataFrame], parameters: InvariantsParamet
 
 
 def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
-    """Number the different combinations of values in some columns.
+    """Give numbers to the different combinations of values in some columns.
 
     Parameters
     ----------

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import COLUMNS, window_graph
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import worker_of
+from pag_graph.analyses.window_graphs import COLUMNS, window_graph
 from pag_graph.errors import CycleError
 from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import ordered

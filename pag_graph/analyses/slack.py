@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import (
-    COLUMNS,
-    ArrivalParameter,
-    ConstraintGraph,
-    LoopParameter,
-    constraint_graph_of,
-)
+from pag_graph.analyses.constraints import ArrivalParameter, ConstraintGraph, LoopParameter, constraint_graph_of
 from pag_graph.analyses.definition import Standing, TableAnalysis
 from pag_graph.analyses.expressions import worker_of
+from pag_graph.analyses.window_graphs import COLUMNS
 from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import ordered
 from pag_graph.kernels.replay import NONE, Arcs, latest, slacks

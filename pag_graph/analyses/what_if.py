@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import (
-    ArrivalParameter,
-    ConstraintGraph,
-    LoopParameter,
-    constraint_graph,
-)
+from pag_graph.analyses.constraints import ArrivalParameter, ConstraintGraph, LoopParameter, constraint_graph
 from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
 from pag_graph.analyses.expressions import worker_of
 from pag_graph.analyses.operator_choice import operators_called, some_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pag_graph.analyses.advising.open_stacks import Openings
     from pag_graph.analyses.advising.pipelines import Dataflow
     from pag_graph.analyses.advising.ports import Ports
-    from pag_graph.analyses.constraints import WindowGraph
+    from pag_graph.analyses.window_graphs import WindowGraph
 
     I64 = NDArray[np.int64]
     F64 = NDArray[np.float64]
