@@ -122,7 +122,22 @@ def saturated(course: Course, epochs: Epochs, work: Work, *, cores_shared: bool)
 
 
 def verdict(course: Course, epochs: Epochs, was_saturated: str) -> str:
-    """Say what became of latencies, given whether the workers were saturated before."""
+    """Say what became of latencies, given whether the workers were saturated before.
+
+    Parameters
+    ----------
+    course
+        The operation, and how latencies went on.
+    epochs
+        The rounds of the run.
+    was_saturated
+        What is known of the workers before.
+
+    Returns
+    -------
+    str
+        One of the verdicts of this module.
+    """
     before, after = (course.latencies(epochs, phase) for phase in (BEFORE, AFTER))
     if was_saturated == UNSURE or course.settled_ns is None or len(before) < WIDTH or len(after) < WIDTH:
         return CANNOT_TELL
@@ -135,6 +150,11 @@ def verdict(course: Course, epochs: Epochs, was_saturated: str) -> str:
 
 def payback(course: Course, epochs: Epochs) -> tuple[int | None, str]:
     """Say by which epoch what an operation cost is won back.
+
+    Parameters
+    ----------
+    course, epochs
+        The operation, and the rounds of the run.
 
     Returns
     -------

@@ -18,13 +18,34 @@ PREFIX = "rescale:"
 
 
 def names_of_marks(run: Run) -> dict[int, str]:
-    """Return, per operator whose name begins with `PREFIX`, what follows the prefix: ``request``, ``SIDE:STEP``."""
+    """Return, per operator whose name begins with `PREFIX`, what follows the prefix.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    dict
+        Per operator: ``request``, ``drain``, ``SIDE:STEP`` and so on.
+    """
     operators = run.operators.filter(pl.col("name").str.starts_with(PREFIX))
     return {number: name.removeprefix(PREFIX) for number, name in operators.select("operator", "name").iter_rows()}
 
 
 def data_traffic(run: Run) -> pl.LazyFrame:
     """Return the rows of the table `traffic` about data messages that are no part of a rescaling.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    LazyFrame
+        Rows of `PAG_TRAFFIC`.
 
     Raises
     ------
@@ -42,7 +63,20 @@ def data_traffic(run: Run) -> pl.LazyFrame:
 
 
 def records_of(run: Run, epochs: Sequence[int]) -> list[int | None]:
-    """Return, per epoch, how many records its data messages held, local ones included; None where that is not known."""
+    """Return how many records the data messages of epochs held.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    epochs
+        Numbers of epochs.
+
+    Returns
+    -------
+    list of int
+        Per epoch, messages of a worker to itself included; None where that is not known.
+    """
     if not run.has_traffic:
         return [None] * len(epochs)
     total_records = pl.when(pl.col("records").is_not_null().all()).then(pl.col("records").sum())

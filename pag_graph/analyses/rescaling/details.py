@@ -39,7 +39,20 @@ class _Part(NamedTuple):
 
 
 def looked_at(run: Run, course: Course) -> Snapshot | None:
-    """Return what happened from the request until latencies settled, or else until it was ready; None for nothing."""
+    """Return what happened from the request on.
+
+    Parameters
+    ----------
+    run
+        The run.
+    course
+        The operation.
+
+    Returns
+    -------
+    Snapshot or None
+        Of the window up to when latencies settled, or else it was ready; None where that has no length.
+    """
     start = course.operation.request_ns
     end = max(course.operation.ready_ns, course.settled_ns or 0)
     return run.snapshot(run.stretch(start, end)) if end > start else None
@@ -137,6 +150,17 @@ def _carried(run: Run, parts: list[_Part]) -> list[tuple[int | None, int | None]
 
 def held_up(run: Run, number: int, course: Course, shown: Snapshot | None) -> list[Row]:
     """Charge the waiting from the request until latencies settled.
+
+    Parameters
+    ----------
+    run
+        The run.
+    number
+        Number of the operation.
+    course
+        The operation.
+    shown
+        As from `looked_at`.
 
     Returns
     -------

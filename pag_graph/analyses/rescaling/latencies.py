@@ -31,11 +31,28 @@ class Period(NamedTuple):
     """When the input of epochs is due, by the clock."""
 
     period_ns: int
+    """From one epoch to the next."""
     first_ns: int
     """When that of epoch 0 is due, from the run's origin."""
 
     def due_ns(self, epoch: I64) -> I64:
-        """Return when the input of epochs was due, from the run's origin."""
+        """Return when the input of epochs was due.
+
+        Parameters
+        ----------
+        epoch
+            Numbers of epochs.
+
+        Returns
+        -------
+        array of int64
+            Per epoch: nanoseconds since the run's origin.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the period is not positive.
+        """
         if self.period_ns < 1:
             message = f"The period is {self.period_ns} ns; it must be at least 1."
             raise InvalidParameterError(message)
@@ -49,7 +66,23 @@ class DueTimes(NamedTuple):
     """Per number of an input, which is that of its epoch: when it was due, from the run's origin."""
 
     def due_ns(self, epoch: I64) -> I64:
-        """Return when the input of epochs was due, from the run's origin."""
+        """Return when the input of epochs was due.
+
+        Parameters
+        ----------
+        epoch
+            Numbers of epochs.
+
+        Returns
+        -------
+        array of int64
+            Per epoch: nanoseconds since the run's origin.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the trace does not say it of one of them.
+        """
         silent = [number for number in epoch.tolist() if number not in self.by_number]
         if silent:
             message = f"The trace does not say when the input of epoch {silent[0]} was due."
@@ -59,9 +92,10 @@ class DueTimes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Epochs:
-    """The rounds of a run, in time order."""
+    """The rounds of a run, in time order: one element each. Times are nanoseconds since the run's origin."""
 
     epoch: I64
+    """Its number."""
     begin_ns: I64
     """First event on any worker."""
     end_ns: I64
@@ -69,6 +103,7 @@ class Epochs:
     due_ns: I64 | None
     """When its input was due; None where nobody says."""
     run_end_ns: int
+    """The run's end."""
 
     @property
     def latency_ns(self) -> I64:
@@ -91,19 +126,53 @@ class Epochs:
         return int(self.end_ns[-1]) if len(self.end_ns) else self.run_end_ns
 
     def inside(self, start_ns: int, end_ns: int) -> I64:
-        """Return the places of rounds that were complete in a stretch, open at its start."""
+        """Return the rounds that were complete in a stretch.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            The stretch, which is open at its start.
+
+        Returns
+        -------
+        array of int
+            Places of the rounds.
+        """
         return np.flatnonzero((self.end_ns > start_ns) & (self.end_ns <= end_ns))
 
     def across(self, start_ns: int, end_ns: int) -> I64:
-        """Return the places of rounds that were under way in a stretch, or at the instant that it is."""
+        """Return the rounds that were under way in a stretch.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            The stretch; the same instant twice stands for that instant.
+
+        Returns
+        -------
+        array of int
+            Places of the rounds.
+        """
         return np.flatnonzero((self.end_ns > start_ns) & (self.begin_ns < max(end_ns, start_ns + 1)))
 
 
 def epochs_of(run: Run, schedule: Period | DueTimes | None) -> Epochs:
-    """Return the rounds of a run; it may have none.
+    """Return the rounds of a run.
 
     A round's window closes when the first worker sees it complete; here the last one counts. Where no log says when
     epochs end, the window does.
+
+    Parameters
+    ----------
+    run
+        A committed run; it may have no rounds.
+    schedule
+        When their input was due; None where nobody says.
+
+    Returns
+    -------
+    Epochs
+        By completion, then number.
     """
     rounds = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND)).lazy()
     ends = run.scan("vertices").filter(pl.col("kind") == str(EventKind.EPOCH_END))
@@ -133,9 +202,21 @@ class Course:
     status: str
     """As of `Settling`."""
     settled_ns: int | None
+    """When latencies had settled; None where they never did."""
 
     def bounds(self, phase: str) -> tuple[int, int] | None:
-        """Return where a phase begins and ends; None where there is none."""
+        """Return where a phase begins and ends.
+
+        Parameters
+        ----------
+        phase
+            One of the phases of this module.
+
+        Returns
+        -------
+        tuple or None
+            Nanoseconds since the run's origin; None where there is no such phase.
+        """
         request_ns, ready_ns = self.operation.request_ns, self.operation.ready_ns
         settled = self.until_ns if self.settled_ns is None else self.settled_ns
         phase_bounds = {
@@ -149,7 +230,20 @@ class Course:
         return phase_bounds[0], max(phase_bounds)
 
     def places(self, epochs: Epochs, phase: str) -> I64:
-        """Return the places of the rounds of a phase: what overlaps the bootstrap belongs to it."""
+        """Return the rounds of a phase.
+
+        Parameters
+        ----------
+        epochs
+            The rounds of the run.
+        phase
+            One of the phases of this module.
+
+        Returns
+        -------
+        array of int
+            Places of the rounds; what overlaps the bootstrap belongs to that alone.
+        """
         across = epochs.across(self.operation.request_ns, self.operation.ready_ns)
         if phase == BOOTSTRAP:
             return across
@@ -159,14 +253,39 @@ class Course:
         return np.setdiff1d(epochs.inside(*bounds), across)
 
     def latencies(self, epochs: Epochs, phase: str) -> I64:
-        """Return the latencies of the rounds of a phase."""
+        """Return the latencies of the rounds of a phase.
+
+        Parameters
+        ----------
+        epochs
+            The rounds of the run.
+        phase
+            One of the phases of this module.
+
+        Returns
+        -------
+        array of int64
+            Nanoseconds, one per round of the phase.
+        """
         return epochs.latency_ns[self.places(epochs, phase)]
 
 
 def courses(operations: Sequence[Operation], epochs: Epochs) -> list[Course]:
-    """Say how latencies went on after each operation; what is asked for before they settled is part of it.
+    """Say how latencies went on after each operation.
 
     In a run of too few rounds they can never settle, so that its operations are listed each for itself.
+
+    Parameters
+    ----------
+    operations
+        In time order.
+    epochs
+        The rounds of the run.
+
+    Returns
+    -------
+    list of Course
+        In time order. What is asked for before latencies settled is part of the operation before it.
     """
     comparable = len(epochs.epoch) >= LEAST
     finished: list[Course] = []

@@ -27,13 +27,16 @@ _RESTS = [str(kind) for kind in (*RESTING_TYPES, ActivityType.WAITING)]
 
 
 class Mark(NamedTuple):
-    """An activity whose name begins with `PREFIX`."""
+    """An activity whose name begins with `PREFIX`. Times are nanoseconds since the run's origin."""
 
     worker: int
+    """Whose it is."""
     name: str
     """What follows the prefix: ``request``, ``drain``, ``activate``, ``lost``, or ``SIDE:STEP``."""
     start_ns: int
+    """When it begins."""
     end_ns: int
+    """When it ends."""
 
     @property
     def is_step(self) -> bool:
@@ -52,11 +55,14 @@ class Mark(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """A worker that was spawned while the run went on."""
+    """A worker that was spawned while the run went on. Times are nanoseconds since the run's origin."""
 
     worker: int
+    """The worker."""
     by_worker: int
+    """Who spawned it."""
     spawned_ns: int
+    """When."""
     first_ns: int
     """Its first event."""
 
@@ -65,7 +71,9 @@ class Exit(NamedTuple):
     """A worker that ended while the run went on."""
 
     worker: int
+    """The worker."""
     t_ns: int
+    """When (ns since the run's origin)."""
     working: bool
     """Whether an activity was open."""
 
@@ -75,16 +83,22 @@ Item = TypeVar("Item", Birth, Exit)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """Workers that came or went together."""
+    """Workers that came or went together. Times are nanoseconds since the run's origin."""
 
     kind: str
+    """What it was, such as ``leave``."""
     request_ns: int
+    """When it was asked for."""
     birth_ns: int
+    """When the first worker came or went."""
     ready_ns: int
+    """When it was over."""
     worked_ns: Mapping[int, int] = field(default_factory=dict)
     """Per new worker that worked: when it first did."""
     births: tuple[Birth, ...] = ()
+    """Workers that came."""
     exits: tuple[Exit, ...] = ()
+    """Workers that went."""
     marks: tuple[Mark, ...] = ()
     """Steps that belong to it."""
 
@@ -99,7 +113,18 @@ class Operation:
         return {birth.worker for birth in self.births}
 
     def and_also(self, later: Operation) -> Operation:
-        """Return both as one."""
+        """Return this and a later operation as one.
+
+        Parameters
+        ----------
+        later
+            An operation that was asked for after this one.
+
+        Returns
+        -------
+        Operation
+            A new one, asked for when this one was.
+        """
         return replace(
             self,
             kind=SEVERAL,
@@ -112,7 +137,18 @@ class Operation:
 
 
 def marks_of(run: Run) -> list[Mark]:
-    """Return the activities whose names begin with `PREFIX`, in time order; one that never ends is left out."""
+    """Return the activities whose names begin with `PREFIX`.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    list of Mark
+        In time order; one that never ends is left out.
+    """
     names = names_of_marks(run)
     if not names:
         return []
@@ -201,7 +237,18 @@ def _worked(run: Run, spawners: set[int]) -> tuple[int, int]:
 
 
 def births_of(run: Run) -> list[Birth]:
-    """Return all workers that others spawned, in time order; O(edges)."""
+    """Return all workers that others spawned.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    list of Birth
+        In time order. O(edges).
+    """
     rows = (
         run.scan("edges")
         .filter(pl.col("type") == SPAWN)

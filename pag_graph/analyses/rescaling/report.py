@@ -57,6 +57,7 @@ class Setting:
     """What a person knows of a run beside its trace."""
 
     schedule: Period | DueTimes | None = None
+    """When the input of epochs was due; None where nobody says."""
     cores: int | None = None
     """Cores of each host."""
     weight: Literal["epochs", "records"] = "epochs"
@@ -70,13 +71,26 @@ class Rescaling(Report):
     """Everything about the operations of a run; tables are made when somebody asks for them."""
 
     run: Run
+    """The run."""
     setting: Setting
+    """What is known beside its trace."""
     epochs: Epochs
+    """Its rounds."""
     courses: Sequence[Course]
     """Operations in time order."""
 
     def named(self, name: str) -> pa.Table:
         """Return one of the tables of `RESCALE_TABLES`.
+
+        Parameters
+        ----------
+        name
+            Out of `RESCALE_TABLES`.
+
+        Returns
+        -------
+        Table
+            Rows of that schema.
 
         Raises
         ------

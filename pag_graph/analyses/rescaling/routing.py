@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _COLUMNS = ("t", "bin", "from", "to")
+_TIME = re.compile(r"[0-9]{1,18}")
+"""More digits than any run has nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +31,13 @@ class Move:
     """A bin of keys gets another owner."""
 
     t_ns: int
+    """Nanoseconds since the run's origin."""
     bin: str
+    """Name of the bin."""
     owner: str | None
     """Who had it; None where it had none yet."""
     to: str
+    """Who has it from then on."""
 
 
 def read_moves(file: Path) -> list[Move]:
@@ -41,6 +47,11 @@ def read_moves(file: Path) -> list[Move]:
     ----------
     file
         A row with an empty ``from`` says who owns a bin from the beginning on; all bins must be named.
+
+    Returns
+    -------
+    list of Move
+        In time order; those of one instant in the order of the file.
 
     Raises
     ------
@@ -55,7 +66,7 @@ def read_moves(file: Path) -> list[Move]:
                 raise InvalidParameterError(message, f"Its first line must be `{','.join(_COLUMNS)}`.")
             moves = []
             for line, row in enumerate(reader, start=2):
-                if not (row["t"] or "").isdigit() or not row["bin"] or not row["to"]:
+                if not _TIME.fullmatch(row["t"] or "") or not row["bin"] or not row["to"]:
                     message = f"{file}, line {line}: t must be a whole number, and bin and to must be there."
                     raise InvalidParameterError(message, "Write nanoseconds from the run's origin: `0,7,,1`.")
                 moves.append(Move(t_ns=int(row["t"]), bin=row["bin"], owner=row["from"] or None, to=row["to"]))
@@ -66,7 +77,20 @@ def read_moves(file: Path) -> list[Move]:
 
 
 def moved_share(moves: list[Move], course: Course) -> float | None:
-    """Return the share of bins that changed their owner from a request until latencies settled; None without bins."""
+    """Return the share of bins that changed their owner from a request until latencies settled.
+
+    Parameters
+    ----------
+    moves
+        In time order.
+    course
+        The operation.
+
+    Returns
+    -------
+    float or None
+        Of the bins whose owners before and after are known; None where there are none.
+    """
     start = course.operation.request_ns
     end = course.until_ns if course.settled_ns is None else course.settled_ns
     before: dict[str, str] = {}
@@ -84,6 +108,19 @@ def moved_share(moves: list[Move], course: Course) -> float | None:
 
 def routing(run: Run, number: int, course: Course, epochs: Epochs, moves: list[Move] | None) -> list[Row]:
     """Compare which worker read the records of each channel before and after an operation.
+
+    Parameters
+    ----------
+    run
+        The run.
+    number
+        Number of the operation.
+    course
+        The operation.
+    epochs
+        The rounds of the run.
+    moves
+        As from `read_moves`; None where nobody says what moved.
 
     Returns
     -------
@@ -128,7 +165,18 @@ def _read(run: Run, epochs: list[int]) -> pl.DataFrame:
 
 
 def state_sizes(run: Run) -> pl.DataFrame:
-    """Return the sizes of the progress state, as workers measured it: columns of `RESCALE_STATE`."""
+    """Return the sizes of the progress state, as workers measured it.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    DataFrame
+        Columns of `RESCALE_STATE`, by epoch and worker.
+    """
     channels = run.channels.filter(pl.col("type") == f"{PREFIX}state")["channel"]
     to_itself = pl.col("from_worker") == pl.col("to_worker")
     rows = run.scan("traffic").filter(to_itself, pl.col("channel").is_in(channels.implode()))

@@ -70,13 +70,35 @@ def settling(latencies: Numbers) -> Settling:
 
 
 def noise(latencies: Numbers) -> float:
-    """Return the deviation of single latencies from their neighbours; 0 for fewer than two. A drift hardly counts."""
+    """Return the standard deviation of single latencies, from what neighbours differ by.
+
+    Parameters
+    ----------
+    latencies
+        In time order.
+
+    Returns
+    -------
+    float
+        In their unit; 0 for fewer than two. A drift hardly counts.
+    """
     if len(latencies) < 2:  # noqa: PLR2004
         return 0.0
     return _MAD * float(np.median(np.abs(np.diff(latencies)))) / math.sqrt(2)
 
 
 def margin(before: Numbers, after: Numbers) -> float:
-    """Return how far the medians of two lists of latencies lie apart at most that do not differ."""
+    """Return how far the medians of two lists of latencies lie apart at most that do not differ.
+
+    Parameters
+    ----------
+    before, after
+        Latencies, at least one each.
+
+    Returns
+    -------
+    float
+        In their unit.
+    """
     spread = math.sqrt(noise(before) ** 2 / len(before) + noise(after) ** 2 / len(after))
     return max(TOLERANCE * float(np.median(before)), _DEVIATIONS * _MEDIAN_ERROR * spread)

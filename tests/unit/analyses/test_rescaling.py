@@ -305,7 +305,13 @@ def test_numbers_that_make_no_sense_are_refused(pag: Pag, tmp_path: Path) -> Non
         api.rescale(pag, cores=0)
     with pytest.raises(InvalidParameterError, match="weight"):
         api.rescale(pag, weight="bytes")  # type: ignore[arg-type]
-    for text in ("t,bin\n", "t,bin,from,to\nsoon,1,,2\n"):
+    header = "t,bin,from,to\n"
+    for text in (
+        "t,bin\n",
+        f"{header}soon,1,,2\n",
+        f"{header}\N{SUPERSCRIPT TWO},1,,2\n",
+        f"{header}{'9' * 5_000},1,,2\n",
+    ):
         (tmp_path / "moves.csv").write_text(text, encoding="utf-8")
         with pytest.raises(InvalidParameterError, match=r"moves\.csv"):
             api.rescale(pag, routing=tmp_path / "moves.csv").named("routing")
