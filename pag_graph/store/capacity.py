@@ -23,8 +23,8 @@ _CGROUPS = (
     (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
     (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-"""Per version of control groups: folder, files of the limit and of what is used, and the entry of the statistics that says
-how much of the latter are files that were read, which go when somebody needs the room."""
+"""Per version of control groups: folder, files of the limit and of what is used, and the entry of the statistics that
+says how much of the latter are files that were read, which go when somebody needs the room."""
 GIB = 1 << 30
 """Bytes of a GiB."""
 
