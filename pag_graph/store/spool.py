@@ -313,20 +313,7 @@ class Spool:
             self._publish()
 
     def state(self, process: int) -> tuple[dict[int, int], list[int]]:
-        """Say how far the logs of a process' workers are there.
-
-        Parameters
-        ----------
-        process
-            Has joined.
-
-        Returns
-        -------
-        expected
-            Per worker: the number of the event that is expected next.
-        ended
-            Workers that have ended.
-        """
+        """Return, of a process that has joined, per worker the number that is expected next, and who has ended."""
         with self._mutex:
             ended = [worker for worker in self._parts[process].workers if self._lanes[worker].ended]
             return self._next(process), ended

@@ -39,6 +39,9 @@ MODULES = {
     not in {
         "__init__",
         "definition",
+        "entries",
+        "result_tables",
+        "window_graphs",
         "parameters",
         "index",
         "indexing",
