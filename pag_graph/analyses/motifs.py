@@ -99,6 +99,14 @@ class Asked(NamedTuple):
         columns = [pl.col(text).alias(title) for title, text in self.titles.items()]
         return matches.select(*columns, pl.max_horizontal(self.epochs).alias(EPOCH))
 
+    def close(self, matches: pl.DataFrame, epochs: Sequence[int], last: int | None) -> pl.DataFrame:
+        """Return the matches whose edges with names are never further apart than so many of some epochs, ascending."""
+        if last is None or len(epochs) <= last:
+            return matches
+        places = {epoch: place for place, epoch in enumerate(epochs)}
+        numbers = [pl.col(column).replace_strict(places, return_dtype=pl.Int64) for column in self.epochs]
+        return matches.filter(pl.max_horizontal(numbers) - pl.min_horizontal(numbers) < last)
+
 
 def matches(run: Run, parameters: MotifParameters, epochs: Sequence[int]) -> pa.Table:
     """Find the matches of a motif among the edges of some epochs.
@@ -230,7 +238,8 @@ class MotifAnalysis(Analysis[MotifParameters]):
             What this process knows from the commit before, and will know of this one: the edges of the last epochs.
             Without it they are read once more.
         each
-            Whether every epoch is a step; else all of them are, without what came and went again in between.
+            Whether the rows of each epoch are those that there would be if it came alone; else only what differs at
+            the end counts.
 
         Yields
         ------
@@ -243,13 +252,12 @@ class MotifAnalysis(Analysis[MotifParameters]):
             before = run.whole.epochs["epoch"]
             edges.begin(run, self.epochs(before.filter(before <= delta.before).to_list(), parameters))
         for new, gone in self._moves(delta, edges, parameters, each=each):
-            earlier = set(edges.epochs) - set(gone)
-            found = edges.move(run, new, gone)
+            earlier, known = [epoch for epoch in edges.epochs if epoch not in gone], [*edges.epochs, *new]
+            found = what.close(edges.move(run, new, gone), known, parameters.last)
             rows = what.rows(found).with_columns(found[DIFF])
             # What goes with the oldest edges is no news.
             news = rows if edges.negates else rows.filter(pl.col(DIFF) > 0)
-            revised = earlier & set(news[EPOCH]) if new else ()
-            yield Step(new, sorted(revised), rows)
+            yield Step(new, sorted({*earlier} & {*news[EPOCH]}) if new else (), rows)
             if parameters.last is None:
                 edges.begin(run, ())
 
@@ -261,14 +269,24 @@ class MotifAnalysis(Analysis[MotifParameters]):
             for windows in delta.state.stretches(delta.state.windows(delta.new)):
                 yield [window.epoch or 0 for window in windows], ()
             return
-        for new in [[epoch] for epoch in delta.new] if each else [delta.new[-parameters.last :]]:
+        portions = [delta.new[-parameters.last :]]
+        if each:
+            # Epochs of edges that have names tell whether matches would have been there if one came after the other.
+            named = all(edge.named for edge in asked(parameters).question.motif.edges.values())
+            length = parameters.last if named and not edges.negates else 1
+            portions = [delta.new[place : place + length] for place in range(0, len(delta.new), length)]
+        for new in portions:
             kept_epochs = self.epochs([*edges.epochs, *new], parameters)
             gone = [epoch for epoch in edges.epochs if epoch not in kept_epochs]
             if each and edges.negates and gone:
                 # What comes back because an edge went is told apart from what comes.
                 yield [], gone
                 gone = []
-            if new:
+            if len(new) > 1 and gone and each:
+                # The last of those that go were there when the first of those that come did.
+                yield new, []
+                yield [], gone
+            elif new:
                 yield new, gone
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
+from pag_graph.testing.traces import draw
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -48,3 +50,17 @@ class Steps(Event):
         else:
             self.set()
         return self.is_set()
+
+
+def late_read(last: int, unit: int = 25_000_000) -> SmallTrace:
+    """Return rounds of half a second, in which one of two messages of epoch 1 is read in epoch 5."""
+    logs: list[list[str]] = [[], []]
+    for e in range(last):
+        t = {n: (20 * e + n) * unit for n in range(11)}
+        extra = f" | {t[1]} send 5>1 #0 | {t[1]} send 5>1 #1" if e == 1 else ""
+        read = f" | {t[7]} recv 5<0 #{0 if e == 1 else 1}" if e in {1, 5} else ""
+        logs[0].append(f"{t[0]} start 1{extra} | {t[3]} send 3>1 #{e} | {t[4]} stop 1 | {t[5]} park | {t[8]} unpark")
+        logs[0].append(f"{t[8]} recv 4<1 #{e} | {t[9]} end")
+        logs[1].append(f"{t[0]} park | {t[3]} unpark | {t[4]} recv 3<0 #{e} | {t[5]} start 1{read}")
+        logs[1].append(f"{t[7]} send 4>0 #{e} | {t[8]} stop 1 | {t[10]} end")
+    return draw(*(" | ".join(log) for log in logs))

@@ -29,18 +29,18 @@ from pag_graph.store import commit as store_commit
 from pag_graph.store.delta import open_store
 from pag_graph.store.leftovers import vacuum
 from pag_graph.testing.strategies import slice_sizes, small_traces
-from pag_graph.testing.traces import SmallTrace, draw
 from tests.support.growing import GrowingTrace, rounds
 from tests.support.skewed_rounds import portions as portions_of
 from tests.support.skewed_rounds import skewed_rounds
 from tests.support.standing_sums import check_sums
-from tests.support.steps import Steps, portions_of_log
+from tests.support.steps import Steps, late_read, portions_of_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from pag_graph.graph.following import Committed
+    from pag_graph.testing.traces import SmallTrace
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 OF_EPOCHS = ("critical-path", "k-hops:k=2", "slack", "blame", "skew", "stragglers", "imbalance", "participation")
@@ -97,20 +97,6 @@ def test_changes_add_up_to_the_answer_at_every_commit(tmp_path: Path) -> None:
     path = pag_graph.changes(tmp_path / "store", "critical-path")
     assert set(path["commit"].to_pylist()) == {1, 2, 3}
     assert path.num_rows == sum(path["diff"].to_pylist())
-
-
-def late_read(last: int, unit: int = 25_000_000) -> SmallTrace:
-    """Return rounds of half a second, in which one of two messages of epoch 1 is read in epoch 5."""
-    logs: list[list[str]] = [[], []]
-    for e in range(last):
-        t = {n: (20 * e + n) * unit for n in range(11)}
-        extra = f" | {t[1]} send 5>1 #0 | {t[1]} send 5>1 #1" if e == 1 else ""
-        read = f" | {t[7]} recv 5<0 #{0 if e == 1 else 1}" if e in {1, 5} else ""
-        logs[0].append(f"{t[0]} start 1{extra} | {t[3]} send 3>1 #{e} | {t[4]} stop 1 | {t[5]} park | {t[8]} unpark")
-        logs[0].append(f"{t[8]} recv 4<1 #{e} | {t[9]} end")
-        logs[1].append(f"{t[0]} park | {t[3]} unpark | {t[4]} recv 3<0 #{e} | {t[5]} start 1{read}")
-        logs[1].append(f"{t[7]} send 4>0 #{e} | {t[8]} stop 1 | {t[10]} end")
-    return draw(*(" | ".join(log) for log in logs))
 
 
 def test_a_delayed_read_takes_an_answer_back(tmp_path: Path) -> None:

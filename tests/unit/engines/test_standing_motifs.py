@@ -31,7 +31,7 @@ from pag_graph.testing.strategies import small_traces
 from tests.support.growing import GrowingTrace
 from tests.support.skewed_rounds import portions, skewed_rounds
 from tests.support.standing_sums import check_sums
-from tests.support.steps import Steps, portions_of_log
+from tests.support.steps import Steps, late_read, portions_of_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,6 +106,23 @@ def test_changes_are_all_pairs_at_every_commit(
         api.build(written, place / "store", engine="local", mode="append", slice_events=7, queries=queries)
         for pairs in PAIRS:
             check_pairs(place / "store", pairs)
+
+
+def test_a_message_that_is_read_late_brings_its_matches_then(tmp_path: Path) -> None:
+    # It was sent in epoch 1 and is read in epoch 5, when four others have been answered.
+    query = "motif:pattern=(s)-[m]->(r); (p)-[e]->(r):where=m.channel = 5 and e.type != m.type:columns=s.epoch:last=4"
+    store = tmp_path / "store"
+    for epochs in (5, 8):
+        part = replace(late_read(8).until_epoch(epochs - 1), complete=epochs == 8)
+        queries = [query, *(text + COLUMNS for text in QUERIES)] if epochs == 5 else []
+        written = part.write(tmp_path / f"{epochs}")
+        api.build(written, store, engine="local", mode="append", queries=queries)
+        check_sums(store, [query])
+        for pairs in PAIRS:
+            check_pairs(store, pairs)
+    rows = pag_graph.changes(store, query).select(["commit", "diff", "s.epoch", "epoch"]).to_pylist()
+    # The one that was read in time went meanwhile.
+    assert [tuple(row.values()) for row in rows] == [(0, 1, 1, 1), (1, -1, 1, 1), (1, 1, 1, 5)]
 
 
 def followed(growing: GrowingTrace, store: Path, *steps: Callable[[], object], **options: Any) -> Iterator[None]:
@@ -209,6 +226,12 @@ def test_what_motifs_look_back_to_is_kept(tmp_path: Path) -> None:
         check_pairs(store, FAR_APART)
 
 
+TWO_ROUNDS = (
+    "motif:last=2:pattern=(a)-[e]->(b); (c)-[f]->(d):where=e.type = 'data_message' and f.type = e.type"
+    " and c.worker = 0 and d.worker = 1 and f.start_ns - e.start_ns between 400 and 900"
+)
+"""Rounds take 400 ns: of some pairs a round lies between, so that they are never both among the last two."""
+SHOWN = ("rule", "event", "subject", "first_epoch", "epoch")
 SLOW = Rule(
     name="slow",
     query="motif:pattern=(s)-[m]->(r); (t)-[n]->(r2):last=2:where=m.type = 'data_message' and n.type = 'data_message'"
@@ -224,23 +247,58 @@ LAST = Rule(
 )
 
 
+NAMELESS = Rule(
+    name="nameless",
+    query="motif:pattern=(s)-[m]->(r); (t)-[]->(r):last=3:where=m.type = 'data_message'",
+    where="m.duration_ns > ns(150)",
+    subject=("r.worker",),
+)
+
+
 @pytest.mark.parametrize("ends", [[4, 10, 11, 16, 21], [9, 20], []], ids=str)
 def test_alerts_do_not_depend_on_when_a_commit_comes(tmp_path: Path, ends: list[int]) -> None:
     store = tmp_path / "store"
     for number, part in enumerate(portions(skewed_rounds(24, {8, 9, 10}), ends)):
-        rules = [SLOW, LAST] if number == 0 else []
+        rules = [SLOW, LAST, NAMELESS] if number == 0 else []
         written = part.write(tmp_path / f"trace-{number}")
         api.build(written, store, engine="local", mode="append", alerts=rules)
-        check_sums(store, [SLOW.query, LAST.query])
+        check_sums(store, [SLOW.query, LAST.query, NAMELESS.query])
     rows = pag_graph.alerts(store).to_pylist()
     shown = [(row["rule"], row["event"], json.loads(row["subject"]), row["first_epoch"], row["epoch"]) for row in rows]
     assert sorted(shown) == [
         # The edge that leaves the vertex comes with the next epoch.
         ("last", "opened", {"b.worker": 1}, 3, 3),
         ("last", "resolved", {"b.worker": 1}, 3, 3),
+        ("nameless", "opened", {"r.worker": 0}, 8, 8),
+        ("nameless", "resolved", {"r.worker": 0}, 8, 13),
         ("slow", "opened", {"r.worker": 0}, 8, 8),
         ("slow", "resolved", {"r.worker": 0}, 8, 13),
     ]
+
+
+def test_a_whole_run_opens_the_alerts_that_its_epochs_open_one_by_one(tmp_path: Path) -> None:
+    wheres = ("e.src % 3 = 0", "f.duration_ns > ns(90)", "true", "e.dst % 3 = 0")
+    rules = [
+        Rule(
+            name=str(place),
+            query=f"{text}{COLUMNS},f.duration_ns",
+            where=where,
+            subject=("e.dst", "f.type"),
+            resolve_after=1,
+        )
+        for place, (text, where) in enumerate(zip((*QUERIES, TWO_ROUNDS), wheres, strict=True))
+    ]
+    growing, store = GrowingTrace(skewed_rounds(9, {4, 5}), tmp_path / "trace"), tmp_path / "store"
+    steps = [partial(growing.write_until, epoch) for epoch in range(1, 9)]
+    for _ in followed(growing, store, *steps, growing.finish, derive=standings(alerts=rules)):
+        pass
+    api.build(growing.path, tmp_path / "whole", engine="local", alerts=rules)
+    shown = [
+        Counter(tuple(row[name] for name in SHOWN) for row in pag_graph.alerts(path).to_pylist())
+        for path in (store, tmp_path / "whole")
+    ]
+    assert shown[0] == shown[1]
+    assert {rule for rule, *_ in shown[0]} == {"0", "1", "2", "3"}
 
 
 @pytest.mark.parametrize(

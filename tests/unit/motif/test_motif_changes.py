@@ -136,7 +136,7 @@ def check(vertices: pl.DataFrame, edges: pl.DataFrame, motif: str, where: str | 
 def test_changes_are_what_two_searches_by_hand_differ_in(
     motif: str, where: str | None, holds: Callable[[Row], bool]
 ) -> None:
-    @settings(max_examples=500 if PROVE else 8, deadline=None)
+    @settings(max_examples=500 if PROVE else 5, deadline=None)
     @given(graphs())
     def holds_of(graph: tuple[pl.DataFrame, pl.DataFrame]) -> None:
         check(*graph, motif, where, holds)
@@ -144,7 +144,7 @@ def test_changes_are_what_two_searches_by_hand_differ_in(
     holds_of()
 
 
-@settings(max_examples=3_000 if PROVE else 25, deadline=None)
+@settings(max_examples=3_000 if PROVE else 12, deadline=None)
 @given(graphs(), motifs().filter(lambda text: in_order(parse_motif(text))))
 def test_changes_of_any_motif(graph: tuple[pl.DataFrame, pl.DataFrame], motif: str) -> None:
     try:
