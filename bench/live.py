@@ -142,16 +142,21 @@ def _old_run(session: Session, recorded: Path) -> None:
 
 
 def _ages(follower: Followed, tenth: int, epochs: int) -> dict[str, Any]:
-    """Compare the second tenth of the epochs with the last one."""
+    """Compare the second tenth of the epochs with the last one, and the two halves without the first tenth."""
     times = follower.timings["answered_ns"].to_numpy()
-    early, late = (times[tenth], times[2 * tenth]), (times[epochs - tenth], times[min(epochs, len(times) - 1)])
+    end = min(epochs, len(times) - 1)
+    early, late = (times[tenth], times[2 * tenth]), (times[epochs - tenth], times[end])
     cpu_ms = [follower.cpu_s(*span) / tenth * 1e3 for span in (early, late)]
+    # Small files are merged every few hundred epochs: so long a stretch has its share, a tenth more or less of it.
+    middle = times[(tenth + epochs) // 2]
+    halves_s = [follower.cpu_s(*span) for span in ((times[tenth], middle), (middle, times[end]))]
     resident_mb = [follower.near(span[1]).resident_bytes / 1e6 for span in (early, late)]
     return {
         "ms/epoch early": cpu_ms[0],
         "ms/epoch late": cpu_ms[1],
         # Where all were answered with one commit there is nothing to compare.
         "late/early (aim 1.2)": cpu_ms[1] / cpu_ms[0] if cpu_ms[0] else None,
+        "second half/first": halves_s[1] / halves_s[0] if halves_s[0] else None,
         "MB early": resident_mb[0],
         "MB late": resident_mb[1],
         "MB late/early (aim 1.1)": resident_mb[1] / resident_mb[0],

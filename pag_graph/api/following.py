@@ -41,7 +41,8 @@ class FollowOptions(TypedDict, total=False):
     keep: str
     """What stays of answered epochs: ``all``, a number of them, or a time such as ``24h``; all if absent."""
     memory: str | int
-    """Bytes of undecided rows that stay in memory, such as ``1GiB``; what is beyond them is read again."""
+    """Bytes of undecided rows that stay in memory, such as ``1GiB``; what is beyond them is read again. About as many
+    are worked on at a time."""
     replace: bool
     """Take the place of a store that exists."""
     observers: Sequence[Observer]

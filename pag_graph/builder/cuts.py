@@ -164,13 +164,44 @@ def _instants(log: TraceLog, clocks: Mapping[int, Clock], slice_events: int, sta
     largest = max(chunk.rows for _, chunk in chunks)
     if slice_events < largest:
         # Slices finer than row groups: only the times themselves tell where they lie.
-        times = [clocks[w].common(column(log.read(w, start[w], log.rows_of(w), ["t_ns"]), "t_ns")) for w in clocks]
-        ordered = np.sort(np.concatenate(times))
-        return [int(ordered[i * slice_events]) for i in range(1, count)]
+        return instants_of_rows(log, clocks, start, np.arange(1, count) * slice_events)
     ends = sorted((clocks[w].common(chunk.t_max), chunk.rows) for w, chunk in chunks)
     reached = np.cumsum([rows for _, rows in ends])
     targets = np.minimum(np.arange(1, count) * slice_events, reached[-1])
     return [ends[i][0] for i in np.searchsorted(reached, targets)]
+
+
+def instants_of_rows(log: TraceLog, clocks: Mapping[int, Clock], start: Mapping[int, int], places: I64) -> list[int]:
+    """Return the times at some places among those of all rows.
+
+    Parameters
+    ----------
+    log, clocks, start
+        As for `cut_by_time`.
+    places
+        Ascending, from 0 on, in the order of time of all rows to cut.
+
+    Returns
+    -------
+    list of int
+        On the common clock. Reads chunk after chunk; in memory are those that overlap in time.
+    """
+    chunks = [(w, chunk) for w in clocks for chunk in log.chunks.get(w, ()) if chunk.first_row + chunk.rows > start[w]]
+    chunks.sort(key=lambda item: int(clocks[item[0]].common(item[1].t_max)))
+    begins = np.array([int(clocks[w].common(chunk.t_min)) for w, chunk in chunks])
+    # What comes before all that is not read yet has its place.
+    until = np.append(np.minimum.accumulate(begins[::-1])[::-1][1:], np.iinfo(np.int64).max)
+    instants: list[int] = []
+    waiting, passed = np.empty(0, np.int64), 0
+    for (worker, chunk), bound in zip(chunks, until, strict=True):
+        low = max(chunk.first_row, start[worker])
+        times = log.read(worker, low, chunk.first_row + chunk.rows, ["t_ns"])
+        ordered = np.sort(np.append(waiting, clocks[worker].common(column(times, "t_ns"))))
+        count = int(np.searchsorted(ordered, bound, side="right"))
+        here = places[(places >= passed) & (places < passed + count)]
+        instants += ordered[here - passed].tolist()
+        waiting, passed = ordered[count:], passed + count
+    return instants
 
 
 def _row_at(log: TraceLog, worker: int, clock: int) -> int:

@@ -333,9 +333,9 @@ class Follower:
             followed=True,
             swaps=swaps,
         )
-        self._compaction.committed(info, parts, swaps, anew=begin is None)
         # From here on as after a restart: what is not in the file is not in the state.
         self._begin = saved.load(info)
+        self._compaction.committed(info, parts, swaps, anew=begin is None, last=self.complete)
         self._state = (self._begin or Saved()).state.copy()
         self._kept = self._previous = info
         self._run, self._made, self._folded, self._held = info.run, [], None, None

@@ -48,7 +48,10 @@ _Settle = Annotated[
     str, typer.Option(metavar="TIME", help="After this time of the run, unread messages no longer hold up answers.")
 ]
 _Memory = Annotated[
-    str, typer.Option("--memory", metavar="SIZE", help="Undecided rows to keep in memory; further ones are read again.")
+    str,
+    typer.Option(
+        "--memory", metavar="SIZE", help="Room for undecided rows and for those at work; further ones are read again."
+    ),
 ]
 _Listen = Annotated[
     str | None,

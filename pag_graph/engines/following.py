@@ -45,6 +45,11 @@ LOOK_EVERY_S = 0.05
 COMMIT_AFTER_S = 10.0
 """When to commit although no epoch was closed."""
 
+EVENT_BYTES = 1280
+"""About how many bytes an event takes while it is worked on: three slices are in memory at a time."""
+FEWEST_EVENTS = 20_000
+"""Events of a slice however little memory there is: smaller ones cost more by themselves than by their events."""
+
 HELD_EVERY_S = 1.0
 """How often rules about the frontier look at it, while no epoch is closed."""
 
@@ -168,7 +173,8 @@ class Following:
     feed
         Called before each look: adds to the trace what its own source has, and says whether there was any.
     memory_bytes
-        Rows that are not decided stay in memory up to so many bytes; what is beyond them is read again.
+        Rows that are not decided stay in memory up to so many bytes; what is beyond them is read again. About as many
+        are worked on at a time, where `slice_events` does not say how many.
     """
 
     def __init__(
@@ -199,7 +205,8 @@ class Following:
         self._settle_ns = round(settle_s * 1e9)
         self._source, self._store, self._replace = source, store.absolute(), replace
         self._rules, self._parameters = rules, parameters
-        self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
+        at_work = min(DEFAULT_SLICE_EVENTS, max(memory_bytes // EVENT_BYTES, FEWEST_EVENTS))
+        self._slice_events = slice_events or at_work
         self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
         self._derive, self._keep, self._memory = derive, keep or Keep(), memory_bytes

@@ -127,7 +127,9 @@ def _joined(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
         )
     except (OSError, pa.ArrowException) as error:
         raise damaged(folder / parts[0].path, f"it or one of {len(parts)} cannot be read: {error}") from error
-    joined = write_part(store, table, rows.sort_by(list(TABLES[table])))
+    # In the place of those that are not sorted: they are not needed while these are written.
+    rows = rows.sort_by(list(TABLES[table]))
+    joined = write_part(store, table, rows)
     if joined is None:
         message = f"{len(parts)} files of {folder} have no rows."
         raise StoreError(message, None, {"path": str(folder)})
@@ -177,7 +179,13 @@ class Compaction:
         return swaps
 
     def committed(
-        self, info: StoreInfo, parts: Mapping[str, Sequence[PartFile]], swaps: Mapping[str, Swap], *, anew: bool
+        self,
+        info: StoreInfo,
+        parts: Mapping[str, Sequence[PartFile]],
+        swaps: Mapping[str, Swap],
+        *,
+        anew: bool,
+        last: bool = False,
     ) -> None:
         """Take note of a commit, and begin to write what is due.
 
@@ -191,6 +199,8 @@ class Compaction:
             What it swapped.
         anew
             Whether nothing of the state before stayed.
+        last
+            Whether no other commit follows that could take what is joined.
         """
         if self._parts is None or anew:
             # Once per process: from here on what comes is known.
@@ -204,7 +214,7 @@ class Compaction:
                 table_parts |= {part.path: part for part in swap.added}
             for path in [path for path, part in table_parts.items() if part.provisional]:
                 del table_parts[path]
-        if self._work is None and not self._waits:
+        if self._work is None and not self._waits and not last:
             due_parts = {
                 table: chosen
                 for table, table_parts in self._parts.items()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pag_graph.testing.traces import SmallTrace
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-FOLLOWED = settings(max_examples=2_500 if PROVE else 12)
+FOLLOWED = settings(max_examples=5_000 if PROVE else 12)
 
 
 class Watched:

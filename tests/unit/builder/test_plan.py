@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pag_graph import api
+from pag_graph.builder.clocks import Clock
+from pag_graph.builder.cuts import instants_of_rows
 from pag_graph.builder.plan import plan_run
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.rules.rows import RuleParameters
+from pag_graph.store.log import TraceLog, column
 from pag_graph.store.trace import Trace
 from pag_graph.testing.reference import build_reference
+from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 from tests.support.compare import assembled, differences
 
@@ -54,6 +61,24 @@ def cuts(place: Path, log: str, *, shuffle: int | None = None) -> list[int]:
 )
 def test_where_a_log_is_cut(tmp_path: Path, log: str, expected: list[int], shuffle: int | None) -> None:
     assert cuts(tmp_path, log, shuffle=shuffle) == expected
+
+
+@settings(max_examples=20)
+@given(small_traces(max_workers=3), st.data())
+def test_instants_are_those_of_all_rows_in_order(
+    tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, data: st.DataObject
+) -> None:
+    place = tmp_path_factory.mktemp("instants")
+    log = TraceLog.index(Trace.open(trace.write(place / "trace", shuffle=data.draw(st.sampled_from((None, 1, 2))))))
+    clocks = {worker: Clock(offset_ns=data.draw(st.integers(-50, 50))) for worker in log.chunks}
+    start = {worker: data.draw(st.integers(0, log.rows_of(worker))) for worker in log.chunks}
+    times = [
+        clocks[worker].common(column(log.read(worker, start[worker], log.rows_of(worker), ["t_ns"]), "t_ns"))
+        for worker in log.chunks
+    ]
+    ordered = np.sort(np.concatenate(times))
+    places = np.arange(0, len(ordered), data.draw(st.integers(1, 5)))
+    assert instants_of_rows(log, clocks, start, places) == ordered[places].tolist()
 
 
 @pytest.mark.parametrize("since_1970", [1_795_258_388_426_779_597 + more for more in (0, 50, 100)])

@@ -224,6 +224,29 @@ def test_a_follower_goes_on_without_the_memory_to_join_files(
     nothing_left(store)
 
 
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("count", [7, 8])
+def test_nothing_is_joined_that_no_commit_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    growing, store, joined = GrowingTrace(rounds(count), tmp_path / "trace"), tmp_path / "store", set[str]()
+    join = compaction.join
+
+    def noted(store: Path, table: str, parts: list[PartFile]) -> compaction.Swap:
+        swap = join(store, table, parts)
+        joined.add(swap.added[0].path)
+        return swap
+
+    monkeypatch.setattr(compaction, "join", noted)
+    list(follow(growing, store, range(count), finish=True))
+    logged = {
+        orjson.loads(line)["add"]["path"]
+        for file in store.glob("*/_delta_log/*.json")
+        for line in file.read_bytes().splitlines()
+        if b'"add"' in line[:8]
+    }
+    assert joined
+    assert joined <= logged
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
