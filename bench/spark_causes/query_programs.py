@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plan_programs import Role
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["HEALTHY", "HELD_OUT", "QUERIES"]
 
@@ -267,11 +267,19 @@ def rank_of_all(spark: SparkSession, role: Role, folder: Path) -> None:
     if role == "decoy":
         lines = lines.limit(500)
         _burn(spark)
-    window = (
-        Window.orderBy("l_price") if role != "twin" else Window.partitionBy("l_flag", "l_discount").orderBy("l_price")
-    )
-    ranked = lines.select(f.sha2("l_comment", 512).alias("text"), f.rank().over(window).alias("place"))
+    place = _rank_by_ranges(lines, "l_price") if role == "twin" else f.rank().over(Window.orderBy("l_price"))
+    ranked = lines.select(f.sha2("l_comment", 512).alias("text"), place.alias("place"))
     _keep_nothing(ranked.filter("place % 2 = 0"))
+
+
+def _rank_by_ranges(rows: DataFrame, column: str, ranges: int = 16) -> Column:
+    """Return the rank among all rows, counted within ranges of the column: the rows of the ranges before are added."""
+    bounds = rows.approxQuantile(column, [number / ranges for number in range(1, ranges)], 0.01)
+    in_range = sum(((f.col(column) > bound).cast("int") for bound in bounds), f.lit(0))
+    counts = dict(rows.groupBy(in_range.alias("range")).count().collect())
+    before = [sum(counts.get(earlier, 0) for earlier in range(number)) for number in range(ranges)]
+    rows_before = f.element_at(f.array(*map(f.lit, before)), in_range + 1)
+    return f.rank().over(Window.partitionBy(in_range).orderBy(column)) + rows_before
 
 
 def questions_about_one_table(spark: SparkSession, role: Role, folder: Path) -> None:

@@ -104,7 +104,9 @@ CAUSES: dict[str, Known] = {
     "too_few_partitions": Known("Too few partitions", "Use more partitions: at least as many as there are cores."),
     "single_window": Known(
         "A window over all rows",
-        "Give the window a PARTITION BY: without one all rows go to one task, however many partitions there are.",
+        "Give the window a PARTITION BY: without one all rows go to one task, however many partitions there are. If all"
+        " rows must be ranked, divide them into ranges of what orders them (approxQuantile gives bounds), rank within"
+        " each range, and add how many rows the ranges before have.",
     ),
     "unsplittable_input": Known(
         "Input that cannot be split",

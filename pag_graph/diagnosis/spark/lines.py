@@ -23,6 +23,7 @@ __all__ = [
     "saving_text",
     "seconds",
     "text_lines",
+    "together_lines",
 ]
 
 _SHOWN = 6
@@ -75,7 +76,7 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
                 f"     {cause.advice}",
                 *(f"     change: {change.text}" for change in cause.changes),
             ]
-        lines += _cumulative_lines(diagnosis)
+        lines += [f"  {line}" for line in [*together_lines(diagnosis), *_cumulative_lines(diagnosis)]]
     else:
         lines += nothing_lines(answer)
     if diagnosis.minor:
@@ -182,7 +183,18 @@ def _cumulative_lines(diagnosis: Diagnosis) -> list[str]:
     if len(ends) < 2:  # noqa: PLR2004 several add up, or do not
         return []
     spelt_ends = ", ".join(f"{number}: {end.text(seconds)}" for number, end in ends)
-    return [f"  With each change and those before it the application takes at least: {spelt_ends}."]
+    return [f"With each change and those before it the application takes at least: {spelt_ends}."]
+
+
+def together_lines(diagnosis: Diagnosis) -> list[str]:
+    """Say what several savings mean together; nothing where there are no two."""
+    if len(diagnosis.causes) < 2:  # noqa: PLR2004 two
+        return []
+    together = (
+        "Each saving is of its change alone: they do not add up, and where causes share the time of tasks or of the"
+        " driver, one change can save more than its bound."
+    )
+    return [together]
 
 
 def saving_text(cause: Cause, active_ns: int) -> str:

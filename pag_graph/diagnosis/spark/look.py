@@ -142,6 +142,8 @@ class Estimate(NamedTuple):
 
 
 _NONE = Estimate(0, 0, reliable=True)
+_JOINING = frozenset({"coalesce", "Coalesce"})
+"""Scopes of RDDs, and of SQL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +331,12 @@ class Look:
             else []
         )
         return {*by_node, *log.stages.filter("unsplittable")["stage"].to_list()}
+
+    @cached_property
+    def joined(self) -> set[int]:
+        """Stages whose program makes fewer partitions of those that were read (`coalesce`), without a shuffle."""
+        scopes = self.schedule.log.stages.select("stage", "scopes").iter_rows()
+        return {stage for stage, names in scopes if any(name in _JOINING for name in names or ())}
 
     @cached_property
     def _labels(self) -> dict[tuple[int, int], str]:

@@ -12,6 +12,7 @@ from pag_graph.diagnosis.spark.lines import (
     replay_text,
     saving_text,
     seconds,
+    together_lines,
 )
 from pag_graph.model.units import in_markdown
 
@@ -72,7 +73,7 @@ def markdown_text(answer: SparkAnswer) -> str:
     if diagnosis.costs:
         lines += ["", *(in_markdown(_cut(cost_text(cost))) for cost in diagnosis.costs)]
     sure = f"{answer.explained:.1%} of the path is explained; {replay_text(diagnosis)}."
-    lines += ["", in_markdown(sure)]
+    lines += ["", in_markdown(" ".join([sure, *together_lines(diagnosis)]))]
     if diagnosis.not_recorded:
         lines.append(in_markdown(f"Not in this log: {'; '.join(missing.text for missing in diagnosis.not_recorded)}."))
     if answer.findings:

@@ -14,6 +14,7 @@ from pag_graph.diagnosis.spark.lines import (
     replay_text,
     saving_text,
     seconds,
+    together_lines,
 )
 from pag_graph.diagnosis.spark.timeline import timeline
 from pag_graph.model.units import in_html
@@ -126,6 +127,7 @@ def _causes(answer: SparkAnswer) -> list[str]:
         )
     if diagnosis.causes:
         html.append("</ol>")
+    html += [f"<p>{in_html(line)}</p>" for line in together_lines(diagnosis)]
     if diagnosis.minor:
         minor_causes = "; ".join(cause.text for cause in diagnosis.minor)
         html.append(f"<p>Also seen, each too little to matter: {in_html(minor_causes)}</p>")

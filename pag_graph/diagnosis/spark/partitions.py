@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pag_graph.diagnosis.spark.cores import cores_at
+from pag_graph.diagnosis.spark.file_splits import FILE_BYTES, FILES, splits_of
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
-from pag_graph.sources.spark.settings import setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["partitions"]
 
-_SIZE = re.compile(r"(\d{1,15})b?", re.ASCII)
-_USUAL_SPLIT = 128 << 20
+_PAST_THE_END = 256 << 10
+"""So much may a task read beyond its part of a file: the rest of a line, and what buffers of 64 KiB fetch ahead."""
 
 
 def partitions(look: Look) -> list[Cause]:
@@ -66,12 +65,29 @@ def _why_few(look: Look, key: tuple[int, int], stage_tasks: Any) -> str:
     """Say what keeps a stage from having more tasks."""
     if stage_tasks.height == 1 and any(name.startswith("Window") for name in look.nodes.get(key[0], ())):
         return "single_window"
-    largest = int(stage_tasks["input_bytes"].max() or 0)
-    stated = _SIZE.fullmatch(setting(look.schedule.log, "spark.sql.files.maxPartitionBytes").value or "")
-    limit = int(stated[1]) if stated else _USUAL_SPLIT
-    if largest and (key[0] in look.unsplittable or largest >= 2 * limit):
+    if _unsplit(look, key, int(stage_tasks["input_bytes"].max() or 0)):
         return "unsplittable_input"
     return "too_few_partitions"
+
+
+def _unsplit(look: Look, key: tuple[int, int], largest: int) -> bool:
+    """Return whether a stage's tasks read files as a whole.
+
+    Its log names such files, or a task read more than Spark puts into one task of files that it can split. Only a
+    folder may be named, so the size of what is read decides, unless the program itself joins partitions after reading.
+    """
+    if key[0] in look.unsplittable:
+        return largest > 0
+    if key[0] in look.joined:
+        return False
+    job = look.schedule.jobs[look.schedule.stage_jobs[key]]
+    splits = splits_of(look.schedule, job.execution, job.start_ns)
+    scans = [
+        (node.total(FILES), node.total(FILE_BYTES)) for node in look.plans.of_stage.get(key, ()) if node.has(FILES)
+    ]
+    if not scans:
+        return largest >= 2 * splits.largest
+    return largest > max(splits.bytes_of_task(files, size) for files, size in scans) + _PAST_THE_END
 
 
 class _TinyTasks(NamedTuple):

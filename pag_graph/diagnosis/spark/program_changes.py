@@ -68,7 +68,11 @@ def _repartitioned(look: Look, cause: Cause) -> tuple[Change, ...]:
 
 def _window(look: Look, cause: Cause) -> tuple[Change, ...]:
     del look
-    return (of_program("the window", "over all rows, in one task", "PARTITION BY a column", _place(cause)),)
+    ranges = "by ranges of what orders them, plus the rows of the ranges before, if all must be ranked"
+    return (
+        of_program("the window", "over all rows, in one task", "PARTITION BY a column", _place(cause)),
+        of_program("ranks", "counted over all rows", ranges, _place(cause)),
+    )
 
 
 def _splittable(look: Look, cause: Cause) -> tuple[Change, ...]:

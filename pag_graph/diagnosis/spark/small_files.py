@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pag_graph.diagnosis.spark.changes import of_program
+from pag_graph.diagnosis.spark.cores import cores_at
+from pag_graph.diagnosis.spark.file_splits import FILE_BYTES, FILES, splits_of
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pag_graph.diagnosis.spark.plan_view import PlanNode
+
+    I64 = NDArray[np.int64]
 
 __all__ = ["small_files"]
 
-_READ, _READ_BYTES = "number of files read", "size of files read"
+_DROPPED_NS = 1_000_000
+"""So much of each batch's time Spark's timer of scans drops at most: it counts whole milliseconds."""
 _WRITTEN, _WRITTEN_BYTES = "number of written files", "written output"
 
 
@@ -22,7 +31,7 @@ def small_files(look: Look) -> list[Cause]:
     Causes: ``small_files_read``, ``small_files_written``.
     """
     causes = [
-        *(_many_read(look, node) for node in look.plans if node.has(_READ)),
+        *(_many_read(look, node) for node in look.plans if node.has(FILES)),
         *(_many_written(look, node) for node in look.plans if node.has(_WRITTEN)),
     ]
     return [cause for cause in causes if cause is not None]
@@ -37,7 +46,7 @@ def _excess(look: Look, files: int, size: int, least: int = 1) -> float:
 
 
 def _many_read(look: Look, scan: PlanNode) -> Cause | None:
-    files, size = scan.total(_READ), scan.total(_READ_BYTES)
+    files, size = scan.total(FILES), scan.total(FILE_BYTES)
     share = _excess(look, files, size)
     keys = sorted(look.plans.stages([scan]))
     if not share or not keys:
@@ -45,11 +54,17 @@ def _many_read(look: Look, scan: PlanNode) -> Cause | None:
     timed = scan.counted.get("scan time", {})
 
     def scanning(key: tuple[int, int]) -> float:
-        # Scans that read row by row have no timer: then all of the stage may be theirs.
-        return min(1.0, timed[key] / look.plans.run_ns[key]) if timed.get(key) else 1.0
+        # Scans that read row by row have no timer: then all of the stage may be theirs. The others drop the rest of a
+        # millisecond with each batch, and each file has one at least.
+        return min(1.0, (timed[key] + files * _DROPPED_NS) / look.plans.run_ns[key]) if timed.get(key) else 1.0
 
-    changed = look.cut(keys, lambda key: share * scanning(key), warm=True)
+    changed, gaps_ns = look.cut(keys, lambda key: share * scanning(key), warm=True), 0
+    for key in keys:
+        frames, between_ns = _frames(look, scan, key)
+        changed.parts.append(frames)
+        gaps_ns += between_ns
     saved = look.saved_in(keys, changed)
+    saved += gaps_ns if saved else 0
     if not look.matters(saved):
         return None
     stage = max(keys, key=lambda key: look.plans.run_ns[key])
@@ -68,6 +83,25 @@ def _many_read(look: Look, scan: PlanNode) -> Cause | None:
     traps = ("Where the files lie in many partitions, each keeps one at least.",)
     facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
     return look.cause("small_files_read", saved, text, stage=stage[0], bound=True, **facts)
+
+
+def _frames(look: Look, scan: PlanNode, key: tuple[int, int]) -> tuple[tuple[I64, I64], int]:
+    """Return what tasks of a stage take besides their run time only because files make so many of them.
+
+    Tasks with the nanoseconds that each loses, and for how long all cores together are empty between those that need
+    not be.
+    """
+    files, size = scan.total(FILES), scan.total(FILE_BYTES)
+    job, stage_tasks = look.schedule.jobs[look.schedule.stage_jobs[key]], look.by_stage[key]
+    splits = splits_of(look.schedule, scan.execution, job.start_ns)
+    needed = splits.count(max(1, -(-size // look.limits.file_bytes)), size)
+    share = max(0, min(splits.count(files, size), stage_tasks.height) - needed) / stage_tasks.height
+    frame_ns = (stage_tasks["held"] - stage_tasks["run"]).to_numpy()
+    # What the first tasks take more is no matter of files.
+    cut_ns = share * np.minimum(frame_ns, np.median(frame_ns))
+    cores = max(1, cores_at(look.cores, int(stage_tasks["receipt"].min() or 0)))
+    gaps_ns = share * look.between_ns.get(key, 0) * stage_tasks.height / cores
+    return (stage_tasks["number"].to_numpy(), cut_ns.astype(np.int64)), int(gaps_ns)
 
 
 def _many_written(look: Look, write: PlanNode) -> Cause | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import statistics
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from bench.spark_gate import NOISES, drawn_alarms, recorded_noise
 from pag_graph.cli.app import app
 from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.diagnosis.spark.comparison.accounting import compare, volume_part
@@ -185,6 +187,30 @@ def test_noise_seldom_is_an_alarm_and_a_fifth_more_nearly_always() -> None:
             alarms[place] += judge(round(1e9 * times * chance.gauss(1, 0.03)), baselines, 0.1).too_long
     assert alarms[0] <= 5
     assert alarms[1] >= 95
+
+
+@pytest.mark.parametrize("noise", ["normal", "heavy tails"])
+@pytest.mark.parametrize("scatter", [0.03, 0.08])
+def test_wrong_alarms_stay_few_however_much_runs_scatter(noise: str, scatter: float) -> None:
+    # Three deviations, by the median of absolute deviations, gave 5.3 % at a scatter of 8 %.
+    wrong, right = drawn_alarms(NOISES[noise], scatter)
+    assert wrong <= 0.04
+    assert right >= (0.95 if scatter < 0.05 else 0.3)
+
+
+def test_as_recorded_runs_scatter_one_in_twenty_alarms_is_wrong_at_most() -> None:
+    deviations = recorded_noise()
+    # Three deviations, by the median of absolute deviations, gave 8 %.
+    assert drawn_alarms(lambda draw: draw.choice(deviations), 1.0)[0] <= 0.05
+
+
+def test_student_by_his_tables() -> None:
+    # A single run beside those of known mean 0 and deviation 1; the last count is nearly normal.
+    for count, factor in ((5, 2.776), (6, 2.571), (10, 2.262), (31, 2.042)):
+        times = [1_000_000 + 10_000 * (number % 2 * 2 - 1) for number in range(count)]
+        spread = statistics.stdev(times) * (1 + 1 / count) ** 0.5
+        limit = judge(2_000_000, times, 0.0).limit
+        assert limit == pytest.approx(statistics.fmean(times) + factor * spread, abs=20)
 
 
 def test_what_can_be_compared() -> None:

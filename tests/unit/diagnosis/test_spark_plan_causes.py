@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
+from pag_graph.diagnosis.spark.lines import together_lines
 from pag_graph.diagnosis.spark.look import Thresholds
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import find_logs
@@ -90,6 +91,13 @@ def test_changes_one_after_the_other_never_take_longer() -> None:
     # They do not add up: together the two save less than the sum of both.
     found = diagnosis("exploding-join-planted")
     assert found.simulated_ns - ends[-1] < sum(cause.saved_ns for cause in found.causes)
+
+
+def test_what_several_savings_mean_together_is_said() -> None:
+    (line,) = together_lines(diagnosis("exploding-join-planted"))
+    assert "do not add up" in line
+    assert "can save more than its bound" in line
+    assert together_lines(diagnosis("small-files-read-twin")) == []
 
 
 def test_thresholds_decide() -> None:

@@ -87,8 +87,15 @@ def test_what_a_program_does_and_should_do(name: str) -> None:
     cause = Cause(cause=name, saved_ns=1, share=0.5, stage=stage, signal=signal)
     columns = {"stage": [0, 0, 1], "remote_bytes": [3 << 20, 1 << 20, 1 << 30], "local_bytes": [4 << 20, 0, 0]}
     look = SimpleNamespace(tasks=pl.DataFrame(columns))
-    (change,) = PROGRAM_CHANGES[name](look, cause)  # type: ignore[arg-type]
+    change, *_ = PROGRAM_CHANGES[name](look, cause)  # type: ignore[arg-type]
     assert change.text.startswith(expected)
+
+
+def test_what_helps_where_all_rows_must_be_ranked() -> None:
+    cause = Cause(cause="single_window", saved_ns=1, share=0.5, stage=3)
+    _, ranks = PROGRAM_CHANGES["single_window"](SimpleNamespace(), cause)  # type: ignore[arg-type]
+    assert ranks.text.startswith("ranks: counted over all rows -> by ranges of what orders them, plus the rows")
+    assert "If all rows must be ranked" in cause.advice
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("FIFO", ["spark.scheduler.mode: FIFO -> FAIR"]), ("FAIR", [])])
