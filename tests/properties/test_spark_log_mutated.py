@@ -127,7 +127,8 @@ def accounted(content: bytes, log: SparkLog) -> None:
     damaged = sum(finding.observed for finding in log.findings if finding.finding == "event_damaged")
     ends = log.events.get("SparkListenerTaskEnd", 0)
     seen = log.tasks.filter(pl.col("flags") & 8 != 0).height
-    assert seen <= ends <= seen + damaged + found.get("task_end_twice", 0)
+    left_out = damaged + found.get("second_application", 0)
+    assert seen <= ends <= seen + left_out + found.get("task_end_twice", 0)
 
 
 def read(path: Path, content: bytes) -> SparkLog | None:

@@ -52,12 +52,12 @@ class FileSplits(NamedTuple):
         split = min(self.largest, max(1, self.open_bytes, with_opening // self.tasks))
         return split if self.most_tasks is None else max(split, -(-with_opening // self.most_tasks))
 
-    def count(self, files: int, size: int) -> int:
+    def task_count(self, files: int, size: int) -> int:
         """Return how many tasks read some files, if all are of one size and can be split.
 
         Examples
         --------
-        >>> FileSplits(largest=128 << 20, open_bytes=4 << 20, tasks=2, most_tasks=None).count(1_600, 16 << 20)
+        >>> FileSplits(largest=128 << 20, open_bytes=4 << 20, tasks=2, most_tasks=None).task_count(1_600, 16 << 20)
         50
         """
         split = self.bytes_of_task(files, size)
@@ -82,10 +82,11 @@ def splits_of(schedule: Schedule, query: int | None, at: int) -> FileSplits:
     """
     log = schedule.log
     numbers = {name: bytes_of(setting(log, name, query).value) for name in (*_USUAL, *_TASKS, _MOST_TASKS)}
+    open_bytes = numbers[_OPEN]
     tasks = next((numbers[name] for name in _TASKS if numbers[name]), None)
     return FileSplits(
         largest=numbers[_LARGEST] or _USUAL[_LARGEST],
-        open_bytes=_USUAL[_OPEN] if numbers[_OPEN] is None else numbers[_OPEN],
+        open_bytes=_USUAL[_OPEN] if open_bytes is None else open_bytes,
         tasks=tasks or max(2, cores_at(registered_cores(schedule), at)),
         most_tasks=numbers[_MOST_TASKS] or None,
     )

@@ -94,12 +94,12 @@ def _frames(look: Look, scan: PlanNode, key: tuple[int, int]) -> tuple[tuple[I64
     files, size = scan.total(FILES), scan.total(FILE_BYTES)
     job, stage_tasks = look.schedule.jobs[look.schedule.stage_jobs[key]], look.by_stage[key]
     splits = splits_of(look.schedule, scan.execution, job.start_ns)
-    needed = splits.count(max(1, -(-size // look.limits.file_bytes)), size)
-    share = max(0, min(splits.count(files, size), stage_tasks.height) - needed) / stage_tasks.height
+    needed = splits.task_count(max(1, -(-size // look.limits.file_bytes)), size)
+    share = max(0, min(splits.task_count(files, size), stage_tasks.height) - needed) / stage_tasks.height
     frame_ns = (stage_tasks["held"] - stage_tasks["run"]).to_numpy()
     # What the first tasks take more is no matter of files.
     cut_ns = share * np.minimum(frame_ns, np.median(frame_ns))
-    cores = max(1, cores_at(look.cores, int(stage_tasks["receipt"].min() or 0)))
+    cores = max(1, cores_at(look.cores, int(stage_tasks["receipt"].to_numpy().min())))
     gaps_ns = share * look.between_ns.get(key, 0) * stage_tasks.height / cores
     return (stage_tasks["number"].to_numpy(), cut_ns.astype(np.int64)), int(gaps_ns)
 

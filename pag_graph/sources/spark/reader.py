@@ -126,7 +126,6 @@ class Reading:
     def __init__(self, texts: Texts) -> None:
         self.texts = texts
         self.lines = Lines()
-        self.unparsed = 0
         self.counts: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
         self.damaged: dict[str, int] = {}
@@ -147,8 +146,9 @@ class Reading:
         self.driver_metrics: dict[int, int] = {}
         self.first_started: int | None = None
         self.rolled: set[int] = set()
+        self.ended = False
         self.first_ms: int | None = None
-        self.last_ms = 0
+        self.unparsed = self.of_others = self.last_ms = 0
         self.handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "SparkListenerTaskEnd": self._task_end,
             "SparkListenerTaskStart": self._task_start,
@@ -160,7 +160,9 @@ class Reading:
             "DBCEventLoggingListenerMetadata": self._databricks_start,
             "SparkListenerApplicationStart": self._application_start,
             "SparkListenerApplicationEnd": self._application_end,
-            "SparkListenerEnvironmentUpdate": self._environment,
+            "SparkListenerEnvironmentUpdate": lambda event: self.log.properties.update(
+                known_settings(event.get("Spark Properties"))
+            ),
             "SparkListenerExecutorAdded": self._executor_added,
             "SparkListenerExecutorRemoved": self._executor_removed,
             "SparkListenerExecutorDecommission": self._executor_decommission,
@@ -168,9 +170,11 @@ class Reading:
             f"{_SQL}SQLExecutionEnd": self._execution_end,
             f"{_SQL}SQLAdaptiveExecutionUpdate": self._execution_plan,
             f"{_SQL}DriverAccumUpdates": self._driver_metrics,
-            "SparkListenerStageExecutorMetrics": self._stage_memory,
+            "SparkListenerStageExecutorMetrics": lambda event: self.memory.add(
+                event["Executor ID"], event["Executor Metrics"]
+            ),
             "SparkListenerBlockUpdated": self.blocks.add,
-            _PROGRESS: self._progress,
+            _PROGRESS: lambda event: self.progress.append(progress_row(event, self.texts)),
         }
 
     def find(self, finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
@@ -348,7 +352,10 @@ class Reading:
         job["result"] = None if job_result.get("Result") is None else self.texts.class_name(job_result["Result"])
 
     def _log_start(self, event: dict[str, Any]) -> None:
-        self.log.version = self.texts.version(event.get("Spark Version"))
+        if self.ended and self.log.start_ms is not None:
+            self._second_application(event)
+        else:
+            self.log.version = self.texts.version(event.get("Spark Version"))
 
     def _databricks_start(self, event: dict[str, Any]) -> None:
         """Take in what Databricks writes at the begin of each part of a log, in place of Spark's own first event."""
@@ -357,17 +364,21 @@ class Reading:
         if part_number is not None:
             self.rolled.add(part_number)
 
+    def _second_application(self, _event: dict[str, Any]) -> None:
+        """Leave this event out and all after it: they bear the numbers of jobs, stages and tasks a second time."""
+        self.of_others += 1
+        self.handlers = dict.fromkeys(self.handlers, self._second_application)
+
     def _application_start(self, event: dict[str, Any]) -> None:
-        self.log.app_name = str(event.get("App Name", ""))[:500]
-        self.log.app_id = str(event.get("App ID") or "")[:200]
+        if self.log.start_ms not in {None, event["Timestamp"]}:
+            self._second_application(event)
+            return
+        self.log.app_name, self.log.app_id = str(event.get("App Name", ""))[:500], str(event.get("App ID") or "")[:200]
         self.log.start_ms = self._time(event["Timestamp"])
 
     def _application_end(self, event: dict[str, Any]) -> None:
         self.log.end_ms = self._time(event["Timestamp"])
-        self.log.complete = True
-
-    def _environment(self, event: dict[str, Any]) -> None:
-        self.log.properties |= known_settings(event.get("Spark Properties"))
+        self.log.complete = self.ended = True
 
     def _executor_added(self, event: dict[str, Any]) -> None:
         info = event["Executor Info"]
@@ -436,12 +447,6 @@ class Reading:
             if type(number) is int and type(added) is int and abs(added) <= LARGEST:
                 self.driver_metrics[number] = added
 
-    def _stage_memory(self, event: dict[str, Any]) -> None:
-        self.memory.add(event["Executor ID"], event["Executor Metrics"])
-
-    def _progress(self, event: dict[str, Any]) -> None:
-        self.progress.append(progress_row(event, self.texts))
-
     def missing_parts(self) -> int:
         """Return how many parts of a log of Databricks are missing, by the numbers that the others bear."""
         return max(self.rolled) + 1 - len(self.rolled) if self.rolled and min(self.rolled) >= 0 else 0
@@ -451,24 +456,23 @@ class Reading:
         spark_log = self.log
         spark_log.name = log.name
         self.tasks.add_unended(self.running)
-        odd = self.tasks.odd_values + self.accumulators.odd_values + self.memory.odd_values
+        spark_log.tasks = self.tasks.table()
         self.findings += event_findings(
             unparsed=self.unparsed,
             too_long=self.lines.too_long,
             damaged=self.damaged,
-            odd_values=odd,
+            odd_values=self.tasks.odd_values + self.accumulators.odd_values + self.memory.odd_values,
             unknown=self.unknown,
+            of_others=self.of_others,
+            twice=self.tasks.twice,
         )
         if not self.log.complete:
             state = "still ran when the log was read" if log.in_progress else "has no end in the log"
-            detail = f"the application {state}; answers are about what is there"
-            self.find("log_incomplete", "warning", 1, "logs", detail)
+            self.find(
+                "log_incomplete", "warning", 1, "logs", f"the application {state}; answers are about what is there"
+            )
         spark_log.first_ms = self.first_ms or 0
         spark_log.last_ms = max(self.last_ms, spark_log.first_ms)
-        spark_log.tasks = self.tasks.table()
-        if self.tasks.twice:
-            detail = "ends of tasks that the log states twice; the first one counts"
-            self.find("task_end_twice", "warning", self.tasks.twice, "events", detail)
         spark_log.texts = {name: list(codes) for name, codes in self.tasks.texts.items()}
         stages = ({"stage": key[0], "stage_attempt": key[1], **facts} for key, facts in self.stages.items())
         spark_log.stages = frame(tables.STAGES, stages)

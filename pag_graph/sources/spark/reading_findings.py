@@ -17,7 +17,14 @@ __all__ = ["event_findings", "lost_events"]
 
 
 def event_findings(
-    *, unparsed: int, too_long: int, damaged: Mapping[str, int], odd_values: int, unknown: Mapping[str, int]
+    *,
+    unparsed: int,
+    too_long: int,
+    damaged: Mapping[str, int],
+    odd_values: int,
+    unknown: Mapping[str, int],
+    of_others: int,
+    twice: int,
 ) -> list[LogFinding]:
     """Return findings about lines, events and values that were not taken in.
 
@@ -29,6 +36,10 @@ def event_findings(
         Events by name: those that lack something, and those that say nothing to the reader.
     odd_values
         Numbers out of range.
+    of_others
+        Events of an application that begins after the first one.
+    twice
+        Ends of tasks that came before.
     """
     findings: list[LogFinding] = []
     detail = "lines that are no event (the last one may be cut short); left out"
@@ -40,6 +51,10 @@ def event_findings(
         note(findings, "event_damaged", "warning", count, "events", detail)
     detail = "numbers of tasks or executors that are out of range; taken as 0 or as the largest number"
     note(findings, "value_out_of_range", "warning", odd_values, "values", detail)
+    detail = "events of another application that begins later in the log; left out"
+    note(findings, "second_application", "warning", of_others, "events", detail)
+    detail = "ends of tasks that the log states twice; the first one counts"
+    note(findings, "task_end_twice", "warning", twice, "events", detail)
     names = ", ".join(f"{count} x {name.rsplit('.', 1)[-1][:60]}" for name, count in sorted(unknown.items())[:8])
     note(findings, "event_unknown", "info", sum(unknown.values()), "events", f"not needed here: {names}")
     return findings

@@ -59,16 +59,16 @@ def test_tasks_of_files_of_one_size(files: int, size: int, largest: int, opening
     splits = FileSplits(largest=largest, open_bytes=opening, tasks=cores, most_tasks=None)
     tasks = packed(splits, [size] * files)
     # The last part of a file is shorter than the others, so a few more or less may fit together.
-    assert len(tasks) / 2 - 1 <= splits.count(files, size * files) <= 2 * len(tasks) + 1
+    assert len(tasks) / 2 - 1 <= splits.task_count(files, size * files) <= 2 * len(tasks) + 1
     if size <= splits.bytes_of_task(files, size * files):
-        assert splits.count(files, size * files) == len(tasks)
+        assert splits.task_count(files, size * files) == len(tasks)
 
 
 def test_no_more_tasks_than_asked_for() -> None:
     splits = FileSplits(largest=128 * MIB, open_bytes=4 * MIB, tasks=2, most_tasks=3)
     assert splits.bytes_of_task(10, 1_000 * MIB) == -(-1_040 * MIB // 3)
-    assert splits.count(10, 1_000 * MIB) == 4  # files of 100 MiB, three together
-    assert FileSplits(largest=128 * MIB, open_bytes=0, tasks=2, most_tasks=None).count(3, 0) in {
+    assert splits.task_count(10, 1_000 * MIB) == 4  # files of 100 MiB, three together
+    assert FileSplits(largest=128 * MIB, open_bytes=0, tasks=2, most_tasks=None).task_count(3, 0) in {
         1,
         2,
     }  # nothing in them

@@ -161,6 +161,30 @@ def test_the_first_of_two_ends_counts_and_a_resubmitted_task_lost_its_output(tmp
     assert found(got) == {"task_end_twice": 1}
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_second_application_in_a_file_is_left_out(tmp_path: Path, *, ended: bool) -> None:
+    first, second = two_stages(), two_stages()
+    for event in second.events:
+        for key in ("Timestamp", "Submission Time", "Completion Time"):
+            if key in event:
+                event[key] += 3_600_000
+    if not ended:
+        first.events.pop()
+        # Its start only, as in a file that was cut: what comes before that cannot be told from the first one's.
+        del second.events[0]
+    alone = read(first.write(tmp_path / "one"))
+    both = first.events + second.events
+    first.events = both
+    got = read(first.write(tmp_path / "two"))
+    assert (got.start_ms, got.end_ms, got.last_ms) == (alone.start_ms, alone.end_ms, alone.last_ms)
+    assert got.tasks.equals(alone.tasks)
+    assert found(got) == {**found(alone), "second_application": len(second.events)}
+    # The parts of a rolled log begin alike, and the same start may come twice.
+    again = two_stages()
+    again.events[2:2] = again.events[:2]
+    assert found(read(again.write(tmp_path / "again"))) == {}
+
+
 def parts(folder: Path, log: EventLog, numbers: list[int]) -> Path:
     folder.mkdir()
     lines = log.lines
