@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 def packed(splits: FileSplits, sizes: list[int]) -> list[int]:
-    """Divide files as Spark's `FilePartition` does: parts of one size, the largest first, as many to a task as fit."""
+    """Divide files as Spark does: parts of one size, the largest first, as many to a task as fit."""
     split = splits.bytes_of_task(len(sizes), sum(sizes))
     parts = [min(split, size - begin) for size in sizes for begin in range(0, size, split)]
     tasks: list[int] = []
