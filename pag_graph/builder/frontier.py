@@ -115,7 +115,10 @@ class Fronts:
             sender = lost["peer"].to_numpy()
             has_log = (sender >= 0) & (sender < len(self._t) - 1)
             passed = self._t[np.where(has_log, sender, -1)]
-            if (passed <= lost["t"].to_numpy() + self._plan.parameters.horizon_ns).any():
+            horizon_ns = self._plan.parameters.horizon_ns
+            # The sum of the two ends where integers do.
+            latest = np.minimum(lost["t"].to_numpy(), _EVER - horizon_ns) + horizon_ns
+            if ((passed <= latest) & (passed < _EVER)).any():
                 return False
         begins = [
             (worker, worker_scan.first.t)

@@ -276,7 +276,7 @@ def stitch(
     first = sends.group_by(*KEY).agg(nw.col("id").min())
     unique = sends.select(*KEY, "id", "t", "epoch").join(first, on=[*KEY, "id"], how="inner")
     read = receives.select("slice", *KEY, "worker", "order", read_ns="t")
-    paired = read.join(unique, on=KEY, how="inner").filter(nw.col("t") <= nw.col("read_ns") + horizon_ns)
+    paired = read.join(unique, on=KEY, how="inner").filter(nw.col("t") - nw.col("read_ns") <= horizon_ns)
     if readers is not None:
         paired = paired.join(readers, on=["id", "worker"], how="anti")
     once = paired.group_by("id", "worker").agg(nw.col("order").min())

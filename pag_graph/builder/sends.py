@@ -120,7 +120,7 @@ class SendBook:
             self._take_back(receives.filter(pl.Series(missed)))
             columns = self.columns()
             send, receive = first_sends(columns, receives)
-        in_time = columns["t"][send] <= receives["t"].to_numpy()[receive] + horizon_ns
+        in_time = columns["t"][send] - receives["t"].to_numpy()[receive] <= horizon_ns
         send, receive = send[in_time], receive[in_time]
         first = self._first_reads(columns["id"][send], receives["worker"].to_numpy()[receive])
         send, receive = send[first], receive[first]

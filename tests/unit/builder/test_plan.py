@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,8 @@ from pag_graph.store.trace import Trace
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
-from tests.support.compare import assembled, differences
+from tests.support import compare
+from tests.support.compare import WAYS, assembled, differences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +91,17 @@ def test_what_is_later_than_all_logs_go_is_not_decided(tmp_path: Path, since_197
         recorded = replace(trace.shifted(clock), offsets_ns=(-clock, -clock))
         # Worker 0 has logged until 100, so nobody knows what reached worker 1 after its third park.
         assert plan(tmp_path, recorded, 1000).slices[-1].rows[1][0] == 6
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_no_horizon_is_too_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: dict[str, int]) -> None:
+    rests = " | ".join(f"{t} park | {t + 1} unpark | {t + 2} end" for t in range(0, 100, 10))
+    trace = draw(
+        f"{rests} | 101 send 3>1 | 110 park | 120 unpark | 130 end",
+        f"{rests} | 105 park | 119 unpark | 121 recv 3<0 | 125 recv 3<0 #7 | 130 end",
+    )
+    monkeypatch.setattr(compare, "RuleParameters", partial(RuleParameters, horizon_ns=2**63 - 1))
+    assert differences(assembled(trace, tmp_path, slice_events=4, **way), build_reference(trace)) == ""
 
 
 @pytest.mark.parametrize("slice_events", [1, 2, 3, 5, 100])
