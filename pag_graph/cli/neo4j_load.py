@@ -186,6 +186,10 @@ def follow(
         stdout().print(f"{said}; they waited {done.max_lag_s:.1f} s at most.", markup=False)
         if done.trimmed:
             stdout().print(f"Earlier epochs lost detail {done.trimmed:,} times.")
+        if done.missed:
+            stdout().print(
+                f"{done.missed:,} epochs were removed from the store before they were loaded.", style="yellow"
+            )
     if done.ending != "complete":
         raise typer.Exit(NOT_COMPLETE)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pag_graph import api, samples
-from pag_graph.engines.following import Until
+from pag_graph.engines.following import Following, Until
 from pag_graph.motif.alerts import Rule
 from pag_graph.sinks.neo4j.connection import Connection, connection_to_home
 from pag_graph.sinks.neo4j.detail import Detail
@@ -24,6 +24,7 @@ from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, state
 from pag_graph.sinks.neo4j.retention import KeepDetail
 from pag_graph.store.delta import open_store
 from pag_graph.store.readers import is_read
+from pag_graph.store.retention import Keep
 from tests.integration.conftest import PROVE, build_first_epochs
 from tests.integration.test_neo4j_export import LAST, Growing, command, contents, wipe
 from tests.support.growing import GrowingTrace, rounds
@@ -185,6 +186,51 @@ def test_what_is_kept_is_what_loads_at_these_details_make(
     # Nothing that was removed is loaded again.
     again = follow_store(skewed.info.path, connection, options=options)
     assert (again.epochs, again.trimmed) == (0, 0)
+
+
+def test_epochs_that_were_gone_before_they_were_loaded_are_counted(
+    neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path
+) -> None:
+    wipe(neo4j_driver)
+    growing, store = GrowingTrace(rounds(16), tmp_path / "trace"), tmp_path / "store"
+
+    def reach(epoch: int) -> None:
+        growing.write_until(epoch)
+        until, keep = Until(idle_s=0.0), Keep(epochs=3)
+        Following(growing.path, store, commit_every_s=0, until=until, keep=keep).run()
+
+    def follow(keep: str = "all") -> int:
+        return follow_store(store, connection, options=replace(SOON, keep=KeepDetail.of(keep))).missed
+
+    def gone() -> set[int]:
+        return set(range(min(api.open(store).run.epochs["epoch"])))
+
+    reach(5)
+    assert follow() == len(gone()) > 0
+    # What is there is loaded, and goes; of what came and went meanwhile nothing was.
+    loaded = {*details(neo4j_driver)}
+    reach(13)
+    missed = len(gone() - loaded)
+    assert len(gone()) > missed > 0
+    assert follow() == missed
+    loaded |= {*details(neo4j_driver)}
+
+    class Grows(Event):
+        """At the second look the program has ended, and the store has only its last epoch."""
+
+        looks = 0
+
+        def is_set(self) -> bool:
+            self.looks += 1
+            if self.looks == 2:
+                growing.finish()
+                Following(growing.path, store, commit_every_s=0, keep=Keep(epochs=1)).run()
+            return False
+
+    done = follow_store(store, connection, options=replace(SOON, until=Until()), stop=Grows())
+    assert done.missed == len(gone() - loaded) > missed
+    # Who lets the database forget epochs cannot tell which of the old ones it never had.
+    assert follow("full:1") == 0
 
 
 def test_alerts_are_findings(neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path) -> None:

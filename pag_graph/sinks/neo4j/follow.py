@@ -81,6 +81,9 @@ class GraphFollowReport:
     """The longest time that answered epochs waited."""
     trimmed: int = 0
     """How often an epoch lost detail, or all of it."""
+    missed: int = 0
+    """Epochs that had been removed from the store before they were loaded. Where the database is to keep only so many,
+    those that were missing already when following began do not count: it may have had them."""
 
 
 def follow_store(
@@ -140,6 +143,7 @@ def follow_store(
         by_detail={str(detail): count for detail, count in following.by_detail.items()},
         max_lag_s=following.max_lag_s,
         trimmed=following.trimmed,
+        missed=following.missed,
     )
 
 
@@ -185,6 +189,10 @@ class _Following:
         self.trimmed = 0
         self._there: set[int] | None = None
         """Epochs that the database shows, which nobody else changes meanwhile; None: not looked at yet."""
+        self._passed = 0
+        """Epochs that were there, and that the store no longer has; others of these are still in `_there`."""
+        self._missing_before = 0
+        """Removed epochs that do not count as missed."""
         self._untrimmed: int | None = None
         """Epochs that were loaded since detail was last taken from some; None: not looked at yet."""
         self._told: int | None = None
@@ -221,6 +229,15 @@ class _Following:
                 time.sleep(self.options.look_every_s)
         return "stopped"
 
+    @property
+    def missed(self) -> int:
+        """Epochs that the store no longer has, and that were not loaded."""
+        removed = self.run.info.removed
+        if removed is None or self._there is None:
+            return 0
+        loaded = self._passed + sum(epoch <= removed.last_epoch for epoch in self._there)
+        return removed.epochs - loaded - self._missing_before
+
     def _tell(self) -> None:
         """Bring the alerts up to date that came without an epoch."""
         version = self.run.info.versions.get("alerts")
@@ -256,10 +273,15 @@ class _Following:
     def _step(self) -> bool:
         """Load some of the epochs that are answered and not there; say whether there were any."""
         known = loader.state(self.driver, self.run, *(() if self._there is None else (_NONE,)))
-        columns = loader.listed(known, "epochs", "details", "published", "highest")
+        columns = list(loader.listed(known, "epochs", "details", "published", "highest"))
         highest = {epoch: most for epoch, detail, published, most in columns if detail and published}
         if self._there is None:
             self._there = set(highest)
+            # Hidden because more of the log has changed them, and gone before they were loaded again.
+            hidden = {epoch for epoch, detail, published, _ in columns if detail and not published}
+            self._passed = len(hidden.difference(self.run.epochs["epoch"]))
+            if self.options.keep.most(_NONE) is None:
+                self._missing_before = self.missed
         built = self.run.info.run["last_closed_epoch"], self.run.info.events
         changed: set[int] = set()
         if known and (known[0]["last_closed_epoch"], known[0]["events"]) != built:
@@ -273,7 +295,9 @@ class _Following:
         self._there.update(fresh)
         if len(self._there) > 2 * self.run.epochs.height:
             # The store keeps the latest epochs alone; older ones cannot come again.
+            count = len(self._there)
             self._there.intersection_update(self.run.epochs["epoch"])
+            self._passed += count - len(self._there)
         return True
 
     def _fresh(self, there: set[int]) -> list[int]:
