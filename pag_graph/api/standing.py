@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,9 +99,8 @@ def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa
     query_texts = [] if info.live is None else info.live["queries"]
     if standing_query.id not in query_texts:
         message = f"{store} has no standing query {standing_query.id!r}; it has {', '.join(query_texts) or 'none'}."
-        raise InvalidParameterError(
-            message, f"Register it: `pag build TRACE {store} --append --query {standing_query.id}`."
-        )
+        words = ("pag", "build", "TRACE", str(store), "--append", "--query", standing_query.id)
+        raise InvalidParameterError(message, f"Register it: `{shlex.join(words)}`.")
     rows = info.scan("changes", pl.col("max_commit") > since)
     rows = rows.filter(pl.col("query") == standing_query.id, pl.col("commit") > since).drop("query").sort(ORDER)
     return decoded(rows.collect(), standing_query.schema).to_arrow()

@@ -50,6 +50,7 @@ from pag_graph.cli.output import (
     progress,
     stderr,
     stdout,
+    tell_next,
 )
 from pag_graph.cli.page import page
 from pag_graph.cli.provenance import provenance
@@ -243,7 +244,7 @@ def convert(
     console = stdout()
     console.print(f"Wrote {trace}: trace {meta.trace_id} of {meta.workers} workers ({meta.source.format}).")
     console.print(f"Left out, because it is no event: {dropped}.")
-    console.print(f"Next: pag build {trace} STORE", style="dim")
+    tell_next("pag", "build", trace, "STORE")
 
 
 # Unknown options go to the program, which has an option -h of its own.
@@ -376,8 +377,7 @@ def _say_built(result: BuildReport, store: Path, form: Format) -> None:
     for name, count in counted.items():
         console.print(f"  finding: {count:,} x {name}", style="yellow")
     explained = find_analysis("why").needs.met_by(RuleSet(str(facts["rules"])))
-    hint = f"pag {'why' if explained else 'metrics'} {store}"
-    console.print(f"Next: {hint}", style="dim")
+    tell_next("pag", "why" if explained else "metrics", store)
 
 
 @app.command()

@@ -13,7 +13,7 @@ import typer
 
 from pag_graph.cli.analyses import FormatOption, FsyncOption  # noqa: TC001  (Typer reads them)
 from pag_graph.cli.follow_neo4j import loading
-from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout
+from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout, tell_next
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, delivering
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration, nanoseconds
@@ -217,7 +217,7 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
             out.print(f"Removed {result.removed:,} epochs, which were older than what is kept.")
         if not result.complete:
             out.print("The source is not complete; what is decided is committed.", style="yellow")
-        out.print(f"Next: pag why {store}", style="dim")
+        tell_next("pag", "why", store)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pag_graph.cli import neo4j_answers
 from pag_graph.cli.neo4j_load import export, follow, load, remove
 from pag_graph.cli.neo4j_queries import add_commands
 from pag_graph.cli.neo4j_reach import Home  # noqa: TC001  (read by Typer when a command is called)
-from pag_graph.cli.output import Format, print_json, progress, stdout
+from pag_graph.cli.output import Format, print_json, progress, stdout, tell_next
 from pag_graph.model.units import printable
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def copy(
         copied = make(target, home, replace=replace, progress=report)
     console = stdout()
     console.print(f"Copied to {copied}; it is read-only.", markup=False)
-    console.print(f"Next: pag neo4j start --home {copied}", style="dim", markup=False)
+    tell_next("pag", "neo4j", "start", "--home", copied)
 
 
 @app.command()

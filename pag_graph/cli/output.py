@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.model.units import in_markdown, printable, printable_lines
@@ -86,6 +88,12 @@ def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: st
         # Nothing is cut off where no terminal shows the lines.
         console.width = 10_000
     console.print(table)
+
+
+def tell_next(*words: str | Path) -> None:
+    """Say which command comes next, so that a shell takes it as it is, whatever the names of its files are."""
+    named = [f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word) for word in words]
+    stdout().print(f"Next: {shlex.join(named)}", style="dim")
 
 
 def tell_left_out(entries: Sequence[str]) -> None:

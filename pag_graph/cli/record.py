@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pag_graph.cli.output import stderr, stdout
+from pag_graph.cli.output import stderr, stdout, tell_next
 
 
 def record(
@@ -55,4 +55,4 @@ def record(
     if missing:
         counted = ", ".join(f"{count} x {reason.replace('_', ' ')}" for reason, count in missing.items())
         console.print(f"Left out, because it is no event: {counted}.")
-    console.print(f"Next: pag build {target} STORE", style="dim")
+    tell_next("pag", "build", target, "STORE")

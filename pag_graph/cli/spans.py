@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pag_graph.cli.output import Format, compiling, print_csv, print_json, print_rows, progress, stderr, stdout
+from pag_graph.cli.output import (
+    Format,
+    compiling,
+    print_csv,
+    print_json,
+    print_rows,
+    progress,
+    stderr,
+    stdout,
+    tell_next,
+)
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.units import duration, printable
 
@@ -89,7 +99,7 @@ def spans(
     else:
         _print(span_answer, top)
         if store is not None:
-            stdout().print(f"Next: pag critical-path {store} --epoch 2", style="dim")
+            tell_next("pag", "critical-path", store, "--epoch", "2")
 
 
 def _refuse_options(policy: Policy, *, are_given: bool) -> None:

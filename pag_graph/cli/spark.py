@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stdout, tell_left_out
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stdout, tell_left_out, tell_next
 from pag_graph.diagnosis.spark.comparison.gate import Measure
 from pag_graph.store.in_place import check_output, write_whole
 
@@ -254,7 +254,7 @@ def _say(
             stdout().print(f"Wrote {file}.")
         if out is not None:
             store = out if len(log_files) == 1 else out / answers[0].log.name
-            stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
+            tell_next("pag", "critical-path", store / "pag")
 
 
 def _only_log(path: Path) -> LogFiles:

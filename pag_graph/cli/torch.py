@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stdout
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stdout, tell_next
 
 _CAUSE_COLUMNS = ["rank", "cause", "lost_ns", "share", "text", "advice"]
 
@@ -52,4 +52,4 @@ def torch(
     else:
         stdout().print("\n".join(text_lines(torch_answer, top)), markup=False)
         if out is not None:
-            stdout().print(f"Next: pag critical-path {out / 'pag'}", style="dim")
+            tell_next("pag", "critical-path", out / "pag")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -318,7 +319,9 @@ class Run(RunTables):
             message = f"{self.info.path} has no {sought}; it has epochs {epoch_ids[0]} to {epoch_ids[-1]}."
             if (removed := self.info.removed) is not None:
                 message += f" Those up to {removed.last_epoch} were removed by its follower (`--keep`)."
-            raise InvalidParameterError(message, f"List them: `pag info {self.info.path}`.", {"epoch": epoch})
+            raise InvalidParameterError(
+                message, f"List them: `pag info {shlex.quote(str(self.info.path))}`.", {"epoch": epoch}
+            )
         return rows[0]
 
     def _latency(self, epoch: int) -> Window:

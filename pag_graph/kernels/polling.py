@@ -153,7 +153,8 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
     begin, end = np.empty(count, np.int64), np.empty(count, np.int64)
     causes = 0
     read, push, active = -1, -1, -1
-    ran = np.full(operators, -1, np.int64)
+    # The last place is that of starts that name no operator: their number is -1.
+    ran = np.full(operators + 1, -1, np.int64)
     progress = np.empty(count, np.int64)
     progress_count = 0
     # First row of the step before the one that is gone through, if they follow each other without a pause.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,9 @@ def chosen_epochs(run: Run, epochs: Sequence[int] | None) -> tuple[int, ...] | N
     if missing or not epochs:
         missing_thing = f"epoch {missing[0]}" if missing else "empty choice of epochs"
         message = f"{run.info.path} has no {missing_thing}; it has epochs {epoch_ids[0]} to {epoch_ids[-1]}."
-        raise InvalidParameterError(message, f"List them: `pag info {run.info.path}`.", {"epochs": missing})
+        raise InvalidParameterError(
+            message, f"List them: `pag info {shlex.quote(str(run.info.path))}`.", {"epochs": missing}
+        )
     return tuple(sorted(set(epochs)))
 
 

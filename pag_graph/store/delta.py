@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -318,7 +319,7 @@ def open_store(path: Path) -> StoreInfo:
         message = f"There is no program activity graph at {path}."
         hint = "Build one: `pag build TRACE STORE`."
         if (path / "meta.json").is_file():
-            hint = f"This is a trace. Build its graph first: `pag build {path} STORE`."
+            hint = f"This is a trace. Build its graph first: `pag build {shlex.quote(str(path))} STORE`."
         raise StoreNotFoundError(message, hint, {"path": str(path)})
     return info
 

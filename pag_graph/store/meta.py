@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -71,6 +72,14 @@ class TraceMeta:
         return self.source.format in _WITHOUT_GAPS and not self.prepared
 
 
+def _why_no_trace(folder: Path) -> tuple[str, str]:
+    """Say what a folder is that is no trace, and what to do."""
+    if (folder / "epochs" / "_delta_log").is_dir():
+        message = f"{folder} is a store, not a trace: it has been built."
+        return message, f"Look into it: `pag info {shlex.quote(str(folder))}`."
+    return f"The trace at {folder} has no {META}.", CONVERT_AGAIN
+
+
 def read_meta(file: Path) -> TraceMeta:
     """Read the description of a trace, and check every entry.
 
@@ -95,8 +104,7 @@ def read_meta(file: Path) -> TraceMeta:
     try:
         entries = parse_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        message = f"The trace at {file.parent} has no {META}."
-        raise TraceFormatError(message, CONVERT_AGAIN, context) from error
+        raise TraceFormatError(*_why_no_trace(file.parent), context) from error
     except (OSError, ValueError) as error:
         message = f"{file} cannot be read as JSON: {error}."
         raise TraceFormatError(message, CONVERT_AGAIN, context) from error

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -20,7 +21,7 @@ from pag_graph.cli.demo import SAMPLES
 from pag_graph.cli.neo4j_queries import _print_table
 from pag_graph.cli.output import print_csv, print_markdown, stderr, stdout
 from pag_graph.cypher import load_query
-from pag_graph.errors import PagError
+from pag_graph.errors import InvalidParameterError, PagError
 from tests.support.spark_logs import EventLog
 
 if TYPE_CHECKING:
@@ -251,3 +252,24 @@ def test_what_is_said_meanwhile(store: Path, capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr()
     is_harmless(said.out + said.err)
     assert ":smile:" in said.out
+
+
+def test_the_command_that_comes_next_is_one_that_a_shell_takes(
+    run_pag: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run_pag("build", SAMPLES / "skewed", "./-Ana's $runs ü", "--engine", "local")
+    [line] = [line for line in out.splitlines() if line.startswith("Next: ")]
+    program, *words = shlex.split(line.removeprefix("Next: "))
+    assert program == "pag"
+    code, out, _ = run_pag(*words)
+    assert code == 0
+    assert out.startswith("Epoch 4 took")
+    with pytest.raises(InvalidParameterError) as refused:
+        api.open("-Ana's $runs ü").why(epoch=99)
+    hint = str(refused.value.hint)
+    assert shlex.split(hint[hint.index("`") + 1 : hint.rindex("`")]) == [
+        "pag",
+        "info",
+        str(tmp_path / "-Ana's $runs ü"),
+    ]

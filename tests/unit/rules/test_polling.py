@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pag_graph.kernels import NEVER
+from pag_graph.kernels import NEVER, polling
 from pag_graph.kernels import activations as act
 from pag_graph.rules.polling import polled_intervals
 from pag_graph.rules.rows import KIND_CODES
@@ -120,3 +120,13 @@ def test_stretches_are_those_of_the_definition() -> None:
                 assert polled.looked[place] == vain, seed
                 assert polled.arrived[place] == (max(message.sent, vain) if known else message.sent), seed
     assert len(counts) > 4
+
+
+def test_starts_without_an_operator_write_nowhere_else() -> None:
+    kind, t, nobody = np.array([0, 1, 9], np.int8), np.array([0, 4, 9]), np.full(3, -1, np.int64)
+    role, innermost = np.array([act.PROCESSING, 0, 0], np.int8), np.array([0, -1, -1], np.int32)
+    log = polling.LoggedRows(kind, t, nobody, role, innermost, np.array([False, False, True]), np.empty(0, np.int64))
+    # Not compiled, an index that is out of range is an error.
+    for own_causes in (polling.own_causes, polling.own_causes.py_func):
+        causes = own_causes(log, polling.steps(log, 100), 0)
+        assert (causes.begin.tolist(), causes.end.tolist()) == ([0, 9], [4, 9])

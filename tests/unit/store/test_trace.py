@@ -304,6 +304,17 @@ def test_meta_that_is_no_json_object(trace: Trace, text: str, match: str) -> Non
         Trace.open(trace.path)
 
 
+def test_a_store_is_told_from_a_trace(trace: Trace, tmp_path: Path) -> None:
+    from pag_graph import api
+
+    api.build(trace.path, tmp_path / "a store", engine="local")
+    with pytest.raises(TraceFormatError, match="a store is a store, not a trace") as refused:
+        Trace.open(tmp_path / "a store")
+    assert refused.value.hint == f"Look into it: `pag info '{tmp_path / 'a store'}'`."
+    with pytest.raises(TraceFormatError, match=r"The trace at .* has no meta\.json"):
+        Trace.open(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["events/w0.parquet", "workers.parquet"])
 def test_truncated_files(trace: Trace, name: str) -> None:
     file = trace.path / name
