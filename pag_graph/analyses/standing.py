@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class Query:
         Raises
         ------
         InvalidParameterError
-            If it is not of this form, or there is no such analysis or parameter.
+            If it is not of this form, there is no such analysis or parameter, or one is given twice.
 
         Examples
         --------
@@ -88,7 +89,11 @@ class Query:
         if any(not key or not equals for key, equals, _ in split):
             message = f"The query {text!r} is not of the form NAME:parameter=value:..."
             raise InvalidParameterError(message, "Such as critical-path, or k-hops:k=3.")
-        query = cls(name, tuple(sorted((key.replace("-", "_"), value) for key, _, value in split)))
+        values = sorted((key.replace("-", "_"), value) for key, _, value in split)
+        if twice := [key for (key, _), (following, _) in pairwise(values) if key == following]:
+            message = f"The query {text!r} has more than one value of {twice[0]!r}."
+            raise InvalidParameterError(message, "A query has one value of a parameter; ask for two queries.")
+        query = cls(name, tuple(values))
         query = cls(query.analysis.name, query.values)
         query.analysis.arguments(query.parameters)
         return query

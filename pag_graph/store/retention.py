@@ -15,6 +15,7 @@ import polars as pl
 
 from pag_graph.errors import InvalidParameterError, PagGraphError
 from pag_graph.model.units import nanoseconds
+from pag_graph.store.capacity import enough_memory
 from pag_graph.store.compaction import Swap
 from pag_graph.store.delta import Removed
 from pag_graph.store.parts import check_parts, discard, write_part
@@ -155,7 +156,7 @@ def removal(info: StoreInfo, first: int) -> Removal:
     Raises
     ------
     StoreError
-        If a file is damaged, or the file system refuses.
+        If a file is damaged, the file system refuses, or memory runs out.
     """
     before = info.scan("epochs").filter(pl.col("epoch") < first).select("epoch", "end_ns").sort("epoch").collect()
     removed, older = info.removed or Removed(0, -1, 0), pl.col("epoch") < first
@@ -167,17 +168,18 @@ def removal(info: StoreInfo, first: int) -> Removal:
     last_end_ns = pl.col("max_start_ns") + pl.max_horizontal("max_duration_ns", pl.lit(0))
     cuts = _Cuts(info, first)
     try:
-        cuts.cut("edges", ~older | (end_ns > opens_ns), all_older & (last_end_ns <= opens_ns))
-        ends = cuts.ends_of_edges()
-        in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
-        # Ids say nothing of time; the epochs of those few vertices do.
-        epochs = pl.lit(ends["epoch"].sort())
-        up_to_last = epochs.search_sorted(pl.col("max_epoch"), side="right")
-        without_ends = up_to_last == epochs.search_sorted(pl.col("min_epoch"), side="left")
-        cuts.cut("vertices", ~older | in_view, all_older & (pl.col("max_t_ns") <= opens_ns) & without_ends)
-        for name in (TRAFFIC, "changes", "epochs"):
-            if name in info.versions:
-                cuts.cut(name, ~older, all_older)
+        with enough_memory(f"To remove the epochs before {first} from {info.path}"):
+            cuts.cut("edges", ~older | (end_ns > opens_ns), all_older & (last_end_ns <= opens_ns))
+            ends = cuts.ends_of_edges()
+            in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
+            # Ids say nothing of time; the epochs of those few vertices do.
+            epochs = pl.lit(ends["epoch"].sort())
+            up_to_last = epochs.search_sorted(pl.col("max_epoch"), side="right")
+            without_ends = up_to_last == epochs.search_sorted(pl.col("min_epoch"), side="left")
+            cuts.cut("vertices", ~older | in_view, all_older & (pl.col("max_t_ns") <= opens_ns) & without_ends)
+            for name in (TRAFFIC, "changes", "epochs"):
+                if name in info.versions:
+                    cuts.cut(name, ~older, all_older)
     except BaseException:
         _withdraw(info, cuts.swaps)
         raise
@@ -231,7 +233,7 @@ class Retention:
         Raises
         ------
         StoreError
-            If a file is damaged, or the file system refuses.
+            If a file is damaged, the file system refuses, or memory runs out.
         """
         if exactly:
             self.give_up()

@@ -332,6 +332,12 @@ def test_a_query_is_read_as_it_is_written(text: str, values: dict[str, str]) -> 
         ("motif:last=2", InvalidParameterError, "needs the parameter 'pattern'"),
         ("motif:pattern=late_sendr:last=2", InvalidParameterError, "There is no pattern 'late_sendr'"),
         ("motif:pattern=late_sender:lats=2", InvalidParameterError, "has no parameter 'lats'; it has pattern, where"),
+        ("motif:pattern=late_sender:last=2:last=3", InvalidParameterError, "more than one value of 'last'"),
+        (
+            "motif:pattern=late_sender:min-ns=1:last=2:min_ns=2",
+            InvalidParameterError,
+            "more than one value of 'min_ns'",
+        ),
         ("motif:pattern=late_sender:last=2:min-ns=x", InvalidParameterError, "must be a whole number"),
         ("motif:pattern=(a)-[e->(b):last=2", InvalidParameterError, "^"),
         ("motif:pattern=(a)-[e]->(b):columns=a.x", InvalidParameterError, "no column 'a.x'"),

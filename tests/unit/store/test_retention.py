@@ -7,13 +7,14 @@ from itertools import pairwise
 from threading import Condition, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from pag_graph import api
 from pag_graph.api.standing import standings
 from pag_graph.builder.commit import commit_removal
 from pag_graph.builder.follow import Follower
-from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.errors import InvalidParameterError, StoreError, UnsupportedPlanError
 from pag_graph.store import compaction, retention
 from pag_graph.store.check import check_store
 from pag_graph.store.compaction import Compaction
@@ -103,6 +104,26 @@ def test_a_follower_commits_while_files_are_written(tmp_path: Path, monkeypatch:
     assert all(seen)
     assert len(rows(kept, "epochs")) <= 5
     assert not check_store(kept).damaged
+
+
+@pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError])
+def test_who_lacks_the_memory_to_remove_epochs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[MemoryError]
+) -> None:
+    kept = follow(rounds(12), tmp_path, Keep())
+    before = {path for path in kept.path.rglob("*") if path.is_file()}
+    work, refusals = retention.write_part, [False, True]
+
+    def sometimes(*arguments: Any, **options: Any) -> Any:
+        if refusals.pop(0):
+            raise error
+        return work(*arguments, **options)
+
+    monkeypatch.setattr(retention, "write_part", sometimes)
+    with pytest.raises(StoreError, match=r"To remove the epochs before 7 .* takes more memory than there is"):
+        removal(kept, 7)
+    assert not refusals
+    assert {path for path in kept.path.rglob("*") if path.is_file()} == before
 
 
 def test_files_of_which_all_goes_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
