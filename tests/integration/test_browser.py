@@ -69,9 +69,12 @@ def log_in(page: Chromium, server_of: ServerStatus) -> None:
     while page.evaluate(outside):
         assert time.monotonic() < deadline, f"Browser keeps asking for the password; {page.problems}"
         for field, text in given.items():
-            page.evaluate(f"document.querySelector('[data-testid={field}]')?.focus()")
-            page.press("a", 65, control=True)
-            page.type(text)
+            box = f"document.querySelector('[data-testid={field}]')"
+            page.evaluate(f"{box}?.focus()")
+            # Where the form has just gone, the editor has the focus, and would take what is typed.
+            if page.evaluate(f"{box} !== null && document.activeElement === {box}"):
+                page.press("a", 65, control=True)
+                page.type(text)
         typed = {field: page.evaluate(f"document.querySelector('[data-testid={field}]')?.value") for field in given}
         if typed == given:
             page.evaluate("document.querySelector('[data-testid=connect]')?.click()")

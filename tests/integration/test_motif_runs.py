@@ -193,7 +193,7 @@ def test_pictures_are_drawn_by_the_code(pattern: Any, pags: dict[str, api.Pag]) 
         ({"pattern": "(a)", "columns": ["b.id"]}, "no column 'b.id'"),
         ({"pattern": "(a)", "columns": ["a.nothing"]}, "no column 'a.nothing'"),
         ({"pattern": "(a)", "limit": 0}, "at least 1"),
-        ({"pattern": "late_sneder"}, "A vertex is expected"),
+        ({"pattern": "late_sneder"}, "There is no pattern 'late_sneder'"),
     ],
 )
 def test_misuse_is_told(pags: dict[str, api.Pag], call: dict[str, Any], message: str) -> None:

@@ -20,6 +20,7 @@ from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.units import duration
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import events, model
 from pag_graph.sinks.neo4j.detail import RunLabels
@@ -153,7 +154,8 @@ def test_the_graph_is_the_stores(neo4j_driver: neo4j.Driver, skewed: Run) -> Non
     )
     got = [{**row["has"], "src": row["src"], "dst": row["dst"], "type": row["type"].lower()} for row in found]
     assert [{k: v for k, v in row.items() if v is not None} for row in got] == [
-        {k: v for k, v in row.items() if v is not None} for row in edges.to_dicts()
+        {k: v for k, v in row.items() if v is not None} | {"title": duration(row["duration_ns"])}
+        for row in edges.to_dicts()
     ]
 
 
