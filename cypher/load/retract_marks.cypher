@@ -4,7 +4,7 @@
 // param open_epoch: the first epoch that was open
 
 MATCH (hidden:Epoch {run: $run})
-WHERE hidden.highest_epoch >= $open_epoch
+WHERE hidden.highest_epoch >= $open_epoch AND NOT hidden.published
 CALL (hidden) {
   MATCH (step:CriticalStep {run: $run, epoch: hidden.epoch})
   MATCH (source:Event {run: $run, id: step.edge_src})-[activity {critical: true}]->

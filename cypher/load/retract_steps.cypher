@@ -5,7 +5,7 @@
 // returns: one row: removed (how many)
 
 MATCH (epoch:Epoch {run: $run})
-WHERE epoch.highest_epoch >= $open_epoch
+WHERE epoch.highest_epoch >= $open_epoch AND NOT epoch.published
 MATCH (step:CriticalStep {run: $run, epoch: epoch.epoch})
 WITH step LIMIT $batch_rows
 DETACH DELETE step

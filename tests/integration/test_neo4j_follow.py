@@ -18,9 +18,11 @@ from pag_graph import api, samples
 from pag_graph.engines.following import Following, Until
 from pag_graph.motif.alerts import Rule
 from pag_graph.sinks.neo4j.connection import Connection, connection_to_home
+from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, state
+from pag_graph.sinks.neo4j.query import run_query
 from pag_graph.sinks.neo4j.retention import KeepDetail
 from pag_graph.store.delta import open_store
 from pag_graph.store.readers import is_read
@@ -52,6 +54,7 @@ from dataclasses import replace
 from pathlib import Path
 from pag_graph.engines.following import Until
 from pag_graph.sinks.neo4j.connection import connection_from_environment
+from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
 from pag_graph.sinks.neo4j.loader import LoadOptions
@@ -231,6 +234,55 @@ def test_epochs_that_were_gone_before_they_were_loaded_are_counted(
     assert done.missed == len(gone() - loaded) > missed
     # Who lets the database forget epochs cannot tell which of the old ones it never had.
     assert follow("full:1") == 0
+
+
+@pytest.mark.parametrize("exchange_edges", [LOAD.exchange_edges, 0], ids=["exchanged", "taken back"])
+def test_what_the_store_has_removed_stays_as_it_was_loaded(
+    neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path, exchange_edges: int
+) -> None:
+    wipe(neo4j_driver)
+    growing, store = GrowingTrace(rounds(16), tmp_path / "trace"), tmp_path / "store"
+    options = replace(SOON, load=replace(LOAD, exchange_edges=exchange_edges))
+
+    def reach(epoch: int, keep: int) -> Run:
+        growing.write_until(epoch)
+        Following(growing.path, store, commit_every_s=0, until=Until(idle_s=0.0), keep=Keep(epochs=keep)).run()
+        follow_store(store, connection, options=options)
+        return api.open(store).run
+
+    def shown(text: str, **values: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in neo4j_driver.execute_query(text, values).records]
+
+    reach(4, 9)
+    before = reach(5, 9)
+    here = str(before.info.run["run_id"])
+    there = details(neo4j_driver)
+    last = max(there)
+    content = Reader(before).read([before.window(epoch=last)], Detail.FULL)
+    # Its window shows what is still open, which a later load takes for changed.
+    assert content.epochs["highest_epoch"][0] > before.info.run["last_closed_epoch"]
+    path = run_query(neo4j_driver, "analyses/critical_path", {"run": here, "epoch": last})
+    assert path
+    after = reach(11, 3)
+    assert last < min(after.epochs["epoch"])
+    assert details(neo4j_driver).items() >= there.items()
+    # In another state of the store than the last one, so that the run is revised once more.
+    after = reach(13, 3)
+    assert details(neo4j_driver).items() >= {**there, **dict.fromkeys(_answered(after), "full")}.items()
+    assert run_query(neo4j_driver, "analyses/critical_path", {"run": here, "epoch": last}) == path
+    activities = shown("MATCH (a:Event)-[r]->(b:Event) RETURN a.id, b.id, toLower(type(r))")
+    assert len(activities) == len({*activities})
+    assert {*activities} >= {*content.activities.select("src", "dst", "type").iter_rows()}
+    assert {*shown("MATCH (s:Segment) RETURN s.id")} >= {*content.segments.select("id").iter_rows()}
+    released = shown("MATCH (a:Segment)-[r:RELEASED]->(b) RETURN a.id, b.id, r.src")
+    assert {*released} >= {*content.released.select("source", "target", "src").iter_rows()}
+    # What the store has is what a load makes of it.
+    now = Reader(after).read([after.window(epoch=epoch) for epoch in _answered(after)], Detail.FULL)
+    assert {*activities} >= {*now.activities.select("src", "dst", "type").iter_rows()}
+
+
+def _answered(run: Run) -> list[int]:
+    return [epoch for epoch in run.epochs["epoch"] if epoch <= run.info.run["last_answered_epoch"]]
 
 
 def test_alerts_are_findings(neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path) -> None:

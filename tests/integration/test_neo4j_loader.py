@@ -454,7 +454,7 @@ def test_every_index_is_used_by_what_it_is_for(neo4j_driver: neo4j.Driver, skewe
     run = {"run": ids(skewed)}
     asked: dict[str, tuple[str, dict[str, Any]]] = {
         "event_time": (events._READ_EVENTS, {"worker": 1, "low": 0, "high": 10**9}),
-        "event_epoch": (load_query("load/retract_events").text, {"open_epoch": 4, "batch_rows": 1}),
+        "event_epoch": (load_query("load/retract_events").text, {"open_epoch": 4, "kept_events": [], "batch_rows": 1}),
         "segment_time": (
             (
                 "MATCH (s:Segment {run: $run, worker: $worker}) WHERE s.start_ns <= $t RETURN s "

@@ -6,7 +6,7 @@ the activities between them (`pag_graph.sinks.neo4j.creation`). What differs is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -37,6 +37,20 @@ RETURN source.id AS src, target.id AS dst, toLower(type(activity)) AS type, prop
 _KEY = ["src", "dst", "type"]
 
 
+class Gone(NamedTuple):
+    """What will have been removed when something is written."""
+
+    first_epoch: int
+    """Events of this epoch and of later ones, and the activities that end at them."""
+    kept_events: tuple[int, ...]
+    """But not these, nor the activities between what is left."""
+
+    def remaining(self, rows: pl.DataFrame, event: str) -> pl.DataFrame:
+        """Return the rows of events that stay, or of activities by the event in which they end."""
+        kept = pl.Series(self.kept_events, dtype=pl.Int64)
+        return rows.filter((pl.col("epoch") < self.first_epoch) | pl.col(event).is_in(kept.implode()))
+
+
 class EventSync:
     """Brings the events and activities of a content into the database.
 
@@ -53,8 +67,8 @@ class EventSync:
     others
         Windows that other processes load at the same time. What lies in them is theirs to create; what lies in
         nobody's windows is merged.
-    gone_from
-        Events of this epoch and of later ones will have been removed when this is written.
+    gone
+        What will have been removed when this is written.
     """
 
     def __init__(
@@ -64,10 +78,10 @@ class EventSync:
         content: Content,
         batch_rows: int,
         others: Sequence[Window] = (),
-        gone_from: int | None = None,
+        gone: Gone | None = None,
     ) -> None:
         self.run, self.writer, self.content, self.batch_rows, self.others = run, writer, content, batch_rows, others
-        self.gone_from = gone_from
+        self.gone = gone
         self._known: pl.Series | None = None
         self._created = content.activities.select(_KEY).clear()
 
@@ -107,7 +121,7 @@ class EventSync:
 
     def mark_critical(self) -> None:
         """Mark what is critical in these windows and was created by another process, or has lost its mark."""
-        if self.others or self.gone_from is not None:
+        if self.others or self.gone is not None:
             self._merge(self.content.activities.filter(pl.col("critical")))
 
     def _owners(self, rows: pl.DataFrame, later: pl.Expr, earlier: pl.Expr) -> tuple[pl.Series, pl.Series]:
@@ -160,7 +174,7 @@ class EventSync:
             records_found.extend(dict(record["event"]) for record in records)
         schema = dict(self.content.events.schema)
         events = pl.DataFrame([{name: row.get(name) for name in schema} for row in records_found], schema=schema)
-        return events if self.gone_from is None else events.filter(pl.col("epoch") < self.gone_from)
+        return events if self.gone is None else self.gone.remaining(events, "id")
 
     def _read_activities(self) -> pl.DataFrame:
         """Return the activities that were there before, between events that were."""
@@ -175,7 +189,7 @@ class EventSync:
             )
         schema = dict(self.content.activities.schema)
         activities = pl.DataFrame([{name: row.get(name) for name in schema} for row in records_found], schema=schema)
-        return activities if self.gone_from is None else activities.filter(pl.col("epoch") < self.gone_from)
+        return activities if self.gone is None else self.gone.remaining(activities, "dst")
 
     def _rows(self, text: str, values: dict[str, Any]) -> list[Any]:
         return self.writer.read(text, {"run": self.writer.run_id, **values})

@@ -286,12 +286,13 @@ class _Following:
         changed: set[int] = set()
         if known and (known[0]["last_closed_epoch"], known[0]["events"]) != built:
             first_open = min(known[0]["last_closed_epoch"], built[0]) + 1
-            changed = {epoch for epoch, most in highest.items() if most >= first_open}
+            # What the store no longer has stays as it is.
+            changed = {epoch for epoch, most in highest.items() if most >= first_open} & {*self.run.epochs["epoch"]}
         fresh = self._fresh(self._there)
         if not (fresh or changed):
             self._waiting_since = None
             return False
-        self._load(sorted({*fresh, *changed} & {*self.run.epochs["epoch"]}))
+        self._load(sorted({*fresh, *changed}))
         self._there.update(fresh)
         if len(self._there) > 2 * self.run.epochs.height:
             # The store keeps the latest epochs alone; older ones cannot come again.

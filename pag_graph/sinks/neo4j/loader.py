@@ -31,7 +31,7 @@ from pag_graph.sinks.neo4j.load_steps import begin, describe, prepare_schema, pu
 from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Task, run_task
 from pag_graph.sinks.neo4j.model import EPOCH, MODEL, NODES, remove_nodes
 from pag_graph.sinks.neo4j.query import plain_errors
-from pag_graph.sinks.neo4j.revisions import exchange, take_back
+from pag_graph.sinks.neo4j.revisions import Retraction, exchange, take_back
 from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def remove_run(driver: neo4j.Driver, run_id: str) -> int:
         prepare_schema(driver)
         with leases.held(driver, run_id, lanes=1) as lease:
             writer = Writer(driver, lease)
-            writer.write(load_query("load/unpublish").text, {"run": run_id, "open_epoch": -1})
+            writer.write(load_query("load/unpublish").text, {"run": run_id, "open_epoch": -1, "first_epoch": -1})
             for table in (*NODES, EPOCH):
                 values = {"run": run_id, "batch_rows": BATCH_ROWS}
                 while count := writer.write(remove_nodes(table), values)[0]["removed"]:
@@ -372,14 +372,15 @@ class _Load:
             for epoch, detail, published, highest in listed(rows, "epochs", "details", "published", "highest")
             if published and detail and epoch in epoch_ids and highest >= open_epoch
         }
+        retraction = Retraction.of(writer, self.run.info, open_epoch)
         limit = self.options.exchange_edges
         groups = self._groups([self.run.window(epoch=epoch) for epoch in changed], changed, limit)
         edges = self.run.epochs.filter(pl.col("epoch").is_in(list(changed)))["edges"].sum()
         if len(groups) == 1 and edges <= limit:
             self._exchanged = self.reader.read(groups[0].windows, groups[0].detail)
-            exchange(writer, self.reader, self._exchanged, open_epoch, self.options.batch_rows)
+            exchange(writer, self.reader, self._exchanged, retraction, self.options.batch_rows)
         else:
-            take_back(writer, open_epoch, self.options.batch_rows)
+            take_back(writer, retraction, self.options.batch_rows)
 
     def _groups(self, windows: Sequence[Window], details: Mapping[int, Detail], group_edges: int) -> list[Group]:
         return grouped(self.run, windows, details, self.options.detail, group_edges)

@@ -3,14 +3,17 @@
 Epochs that every worker had left stay as they are. Of the others, those that are visible are exchanged in one
 transaction, so that readers see them either as they were or as they are, and a load that is killed changes
 nothing. Where they are too many for one transaction, they are hidden first and loaded as new ones are.
+
+Epochs that the store no longer has cannot be loaded again: they stay visible, with all that they show.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.cypher import load_query
-from pag_graph.sinks.neo4j.events import EventSync
+from pag_graph.sinks.neo4j.events import EventSync, Gone
 from pag_graph.sinks.neo4j.load_steps import begin, describe, publish, write_summary
 from pag_graph.sinks.neo4j.writer import Writer
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
     from pag_graph.sinks.neo4j.content import Content, Reader
     from pag_graph.sinks.neo4j.writer import Work
+    from pag_graph.store.delta import StoreInfo
 
 _TAKE_BACK = ("load/retract_events", "load/retract_segments", "load/retract_steps")
 _ALL = 2**62
@@ -58,7 +62,57 @@ class OneTransaction(Writer):
         self._writer.write_all(self._statements)
 
 
-def take_back(writer: Writer, open_epoch: int, batch_rows: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retraction:
+    """What of a run may have changed, and what of that stays all the same."""
+
+    open_epoch: int
+    """The first epoch that was open when the run was last loaded."""
+    first_epoch: int
+    """Epochs before this one were removed from the store."""
+    kept_events: tuple[int, ...]
+    """Events of open epochs that removed epochs show."""
+    kept_segments: tuple[int, ...]
+    """Segments that begin in open epochs and that removed epochs show."""
+
+    @classmethod
+    def of(cls, writer: Writer, info: StoreInfo, open_epoch: int) -> Retraction:
+        """Ask the database what stays.
+
+        Parameters
+        ----------
+        writer
+            Writes the run.
+        info
+            The store as it is now.
+        open_epoch
+            The first epoch that was open when the run was last loaded.
+        """
+        first_epoch = -1 if info.removed is None else info.removed.last_epoch + 1
+        values = {"run": writer.run_id, "open_epoch": open_epoch, "first_epoch": first_epoch}
+        (row,) = writer.read(load_query("load/kept").text, values)
+        return cls(
+            open_epoch=open_epoch,
+            first_epoch=first_epoch,
+            kept_events=tuple(row["events"]),
+            kept_segments=tuple(row["segments"]),
+        )
+
+    def statement(self, name: str, run_id: str, batch_rows: int) -> tuple[str, dict[str, Any]]:
+        """Return the text and the parameters of one of the queries that retract."""
+        query = load_query(name)
+        values = {
+            "run": run_id,
+            "open_epoch": self.open_epoch,
+            "first_epoch": self.first_epoch,
+            "kept_events": list(self.kept_events),
+            "kept_segments": list(self.kept_segments),
+            "batch_rows": batch_rows,
+        }
+        return query.text, {parameter: values[parameter] for parameter in query.params}
+
+
+def take_back(writer: Writer, retraction: Retraction, batch_rows: int) -> None:
     """Hide what may have changed, and remove it, in many transactions.
 
     What is remembered of the run changes only after this, so that it is done to its end even if it is killed.
@@ -67,22 +121,20 @@ def take_back(writer: Writer, open_epoch: int, batch_rows: int) -> None:
     ----------
     writer
         Writes the run.
-    open_epoch
-        The first epoch that was open when the run was last loaded.
+    retraction
+        What may have changed.
     batch_rows
         How many nodes to remove in a transaction.
     """
-    values = {"run": writer.run_id, "open_epoch": open_epoch}
-    writer.write(load_query("load/unpublish").text, values)
-    writer.write(load_query("load/retract_marks").text, values)
+    for name in ("load/unpublish", "load/retract_marks"):
+        writer.write(*retraction.statement(name, writer.run_id, batch_rows))
     for name in _TAKE_BACK:
-        text = load_query(name).text
-        while writer.write(text, {**values, "batch_rows": batch_rows})[0]["removed"]:
+        while writer.write(*retraction.statement(name, writer.run_id, batch_rows))[0]["removed"]:
             pass
-    writer.write(load_query("load/retract_epochs").text, values)
+    writer.write(*retraction.statement("load/retract_epochs", writer.run_id, batch_rows))
 
 
-def exchange(writer: Writer, reader: Reader, content: Content, open_epoch: int, batch_rows: int) -> None:
+def exchange(writer: Writer, reader: Reader, content: Content, retraction: Retraction, batch_rows: int) -> None:
     """Exchange what may have changed for some epochs as they are now, in one transaction.
 
     Parameters
@@ -92,19 +144,19 @@ def exchange(writer: Writer, reader: Reader, content: Content, open_epoch: int, 
     reader
         Of the run.
     content
-        The epochs as they are now; others that may have changed are hidden.
-    open_epoch
-        As for `take_back`.
+        The epochs as they are now; others that may have changed are hidden, where the store has them.
+    retraction
+        What may have changed.
     batch_rows
         Rows of a query.
     """
     transaction = OneTransaction(writer)
-    values = {"run": writer.run_id, "open_epoch": open_epoch, "batch_rows": _ALL}
     for name in ("load/unpublish", "load/retract_marks", *_TAKE_BACK, "load/retract_epochs"):
-        transaction.write(load_query(name).text, {key: values[key] for key in load_query(name).params})
+        transaction.write(*retraction.statement(name, writer.run_id, _ALL))
     describe(transaction, reader, batch_rows)
     begin(transaction, content)
-    sync = EventSync(reader.run, transaction, content, batch_rows, gone_from=open_epoch)
+    gone = Gone(retraction.open_epoch, retraction.kept_events)
+    sync = EventSync(reader.run, transaction, content, batch_rows, gone=gone)
     sync.write_nodes(_unseen)
     sync.write_rest(_unseen)
     sync.mark_critical()
