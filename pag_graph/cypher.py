@@ -74,6 +74,8 @@ class Over(StrEnum):
     """All whose numbers lie from `first_epoch` to `last_epoch`; events are chosen by the epoch that they carry."""
     ROUNDS = "rounds"
     """All but startup and shutdown."""
+    ROUNDS_OF_BOTH = "rounds of both runs"
+    """All rounds of the run, and of `against` or the run that started before it."""
     ROUNDS_BEFORE = "epoch and rounds before"
     """The one asked for, and as many rounds before it as `rounds` says."""
     AGAINST = "epoch and against"

@@ -3,7 +3,7 @@
 // param run: id of the run
 // param against string = null: id of the run to compare with; default: the one that started before it
 // param limit integer = 1000: largest number of rows
-// over: rounds
+// over: rounds of both runs
 // returns: one row per activity and operator on a path of either, largest difference first: type, operator (name), address,
 //   before_ns (of the other run, all rounds), after_ns (of this one), difference_ns, before_rounds and after_rounds (that
 //   are loaded). Operators are the same where name and address are. All rows add up to the difference of all rounds.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _OVER_IN_WORDS = {
     Over.EPOCHS: "all epochs of the run, or those from `first_epoch` to `last_epoch`",
     Over.ROUNDS: "all rounds of the run",
+    Over.ROUNDS_OF_BOTH: "all rounds of both runs",
     Over.ROUNDS_BEFORE: "the epoch and the rounds before it",
     Over.AGAINST: "both epochs",
     Over.INSTANT: "the epoch whose window holds the instant",

@@ -15,6 +15,7 @@ from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.expressions import delivered_ns, local_inside
 from pag_graph.cypher import load_query
+from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import LOCAL_TYPES
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.sinks.neo4j.query import answer_query, run_query
@@ -240,6 +241,10 @@ def test_runs_are_compared_exactly(bundled_driver: neo4j.Driver, bundled_runs: d
     lengths = [sum(each.window.span_ns for each in rounds(run)) for run in (other, one)]
     assert sum(row["before_ns"] for row in found) == lengths[0]
     assert sum(row["difference_ns"] for row in found) == lengths[1] - lengths[0]
+    first = min(listed, key=lambda row: row["started"])["run"]
+    for missing, message in (({"run": ids(one), "against": "none"}, "not loaded"), ({"run": first}, "before")):
+        with pytest.raises(InvalidParameterError, match=message):
+            run_query(bundled_driver, "runs/run_difference", missing)
     worst = run_query(bundled_driver, "runs/worst_epochs", {"limit": 1000})
     assert len(worst) == sum(len(rounds(run)) for run in bundled_runs.values())
     assert [row["ratio"] for row in worst] == sorted((row["ratio"] for row in worst), reverse=True)

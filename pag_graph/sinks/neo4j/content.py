@@ -15,9 +15,9 @@ from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.expressions import LOCAL, WAITING, local_inside
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_VERTICES, TRACE_WORKERS
-from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.findings import findings_of
+from pag_graph.sinks.neo4j.loaded import epoch_ranges
 from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, MADE, SNAPSHOT, SPENT, STEP
 from pag_graph.sinks.neo4j.segments import SegmentReader, as_read
 from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches, own_commits

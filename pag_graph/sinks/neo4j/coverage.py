@@ -7,13 +7,13 @@ transaction that asks the query. So an answer over epochs never stands for epoch
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from pag_graph.cypher import Over
 from pag_graph.errors import InvalidParameterError
 from pag_graph.sinks.neo4j.detail import Detail
-from pag_graph.sinks.neo4j.model import MODEL
+from pag_graph.sinks.neo4j.loaded import EARLIER, LoadedRun, epoch_ranges, read_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,64 +21,19 @@ if TYPE_CHECKING:
     import neo4j
 
     from pag_graph.cypher import Query
+    from pag_graph.sinks.neo4j.loaded import LoadedEpoch
 
-_EARLIER = "an earlier release"
-# Without a detail, an epoch is of a release that knew only one.
-_LOADED = """\
-MATCH (run:Run {id: $run})
-CALL (run) {
-  MATCH (run)-[:HAS_EPOCH]->(epoch:Epoch {published: true})
-  WHERE $only IS NULL OR epoch.epoch = $only
-  RETURN collect({number: epoch.epoch, role: epoch.role, start_ns: epoch.start_ns, end_ns: epoch.end_ns,
-                  detail: CASE WHEN epoch.model = $model THEN coalesce(epoch.detail, 'full') ELSE $earlier END,
-                  highest: epoch.highest_epoch}) AS loaded
-}
-RETURN run.store AS store, run.end_ns AS end_ns, run.epoch_ranges AS epochs, run.round_ranges AS rounds, loaded
-"""
 _EVENT = "MATCH (event:Event {run: $run, id: $event}) RETURN event.t_ns AS t_ns"
+# The same choice as that of the query `runs/run_difference`.
+_RUN_BEFORE = """\
+MATCH (this:Run {id: $run})
+MATCH (other:Run)
+WHERE other.id IS NOT NULL AND other.origin_unix_ns < this.origin_unix_ns
+RETURN other.id AS run
+ORDER BY other.origin_unix_ns DESC, run
+LIMIT 1
+"""
 _MOST_NAMED = 5
-
-
-class LoadedEpoch(NamedTuple):
-    """A published epoch of a run."""
-
-    number: int
-    role: str
-    start_ns: int
-    end_ns: int
-    detail: str
-    """What it is loaded with; of what an earlier release has loaded nothing is known."""
-    highest: int
-    """Highest epoch that an event of its window carries."""
-
-    def is_enough(self, query: Query) -> bool:
-        """Return whether it is loaded with a detail that a query can answer from."""
-        if query.details:
-            return self.detail in query.details
-        return self.detail != _EARLIER and (query.is_summary or self.detail != Detail.SUMMARY)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedRun:
-    """What the database has of a run, and what it knows of the run's store."""
-
-    run: str
-    store: str | None = None
-    """Path of the store that it was last loaded from."""
-    end_ns: int = 0
-    """Length of the run."""
-    store_epochs: Sequence[int] = ()
-    """Numbers of the epochs of the store, ascending, loaded or not."""
-    store_rounds: Sequence[int] = ()
-    """Those of them that are neither startup nor shutdown."""
-    epochs: Mapping[int, LoadedEpoch] = field(default_factory=dict)
-    """The published ones, by number."""
-
-    def slowest_first(self) -> list[LoadedEpoch]:
-        """Return the published epochs: rounds before startup and shutdown, the longest first."""
-        return sorted(
-            self.epochs.values(), key=lambda epoch: (epoch.role != "round", epoch.start_ns - epoch.end_ns, epoch.number)
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +54,13 @@ class Coverage:
     """Path of the store that the run was loaded from; none where nothing of it is loaded."""
     refusal: tuple[str, str] | None = None
     """What to say, and what to do, where there is nothing that the query could look at."""
+    against: Coverage | None = None
+    """The same of the run that the query compares this one with; none where it compares no runs."""
 
     @property
     def complete(self) -> bool:
         """Whether it looked at all that it should have looked at."""
-        return self.refusal is None and not self.skipped and not self.absent
+        return self.refusal is None and self.line() is None
 
     def line(self) -> str | None:
         """Return what was looked at and what was left out, with the command that loads the rest, as one line.
@@ -113,18 +70,10 @@ class Coverage:
         str or None
             None where nothing was left out.
         """
-        if self.complete:
-            return None
-        left_out = [f"{_named(self.absent)} (not loaded)"] if self.absent else []
-        for detail in dict.fromkeys(self.skipped.values()):
-            numbers = [number for number, loaded_with in self.skipped.items() if loaded_with == detail]
-            needs = f"needs {' or '.join(self.details)}" if self.details else "has to be loaded again"
-            if not self.details and detail == Detail.SUMMARY:
-                needs = f"needs {Detail.WAITS}"
-            left_out.append(f"{_named(numbers)} (loaded with {detail}, {needs})")
-        missing = sorted((*self.skipped, *self.absent))
-        looked = f"Looked at {_named(self.covered)}" if self.covered else "Looked at no epoch"
-        return f"{looked}; left out {', '.join(left_out)}. Load the rest: `{self.load_command(missing)}`."
+        if self.against is None:
+            return _left_out(self)
+        lines = {each.run: _left_out(each) for each in (self.against, self)}
+        return " ".join(f"Of run {run}: {line}" for run, line in lines.items() if line) or None
 
     def load_command(self, missing: Sequence[int] = ()) -> str:
         """Return the command that loads epochs, or all where many are missing, with the detail that the query needs."""
@@ -141,6 +90,7 @@ class Coverage:
             skipped=skipped,
             absent=tuple(sorted(absent)),
             refusal=self.refusal or other.refusal,
+            against=self.against.within(other.against) if self.against and other.against else self.against,
         )
 
     def check(self) -> None:
@@ -154,6 +104,22 @@ class Coverage:
         if self.refusal is not None:
             message, hint = self.refusal
             raise InvalidParameterError(message, hint, {"run": self.run, "query": self.query})
+
+
+def _left_out(coverage: Coverage) -> str | None:
+    """Return what was looked at of one run, and what was left out."""
+    if not coverage.absent and not coverage.skipped:
+        return None
+    left_out = [f"{_named(coverage.absent)} (not loaded)"] if coverage.absent else []
+    for detail in dict.fromkeys(coverage.skipped.values()):
+        numbers = [number for number, loaded_with in coverage.skipped.items() if loaded_with == detail]
+        needs = f"needs {' or '.join(coverage.details)}" if coverage.details else "has to be loaded again"
+        if not coverage.details and detail == Detail.SUMMARY:
+            needs = f"needs {Detail.WAITS}"
+        left_out.append(f"{_named(numbers)} (loaded with {detail}, {needs})")
+    missing = sorted((*coverage.skipped, *coverage.absent))
+    looked = f"Looked at {_named(coverage.covered)}" if coverage.covered else "Looked at no epoch"
+    return f"{looked}; left out {', '.join(left_out)}. Load the rest: `{coverage.load_command(missing)}`."
 
 
 def load_command(store: str | None, epochs: Sequence[int] = (), details: Sequence[str] = ()) -> str:
@@ -195,27 +161,27 @@ def covers(
     if values.get("event") is not None:
         row = transaction.run(_EVENT, {"run": values["run"], "event": values["event"]}).single()
         event_ns = None if row is None else int(row["t_ns"])
-    return coverage(query, values, known, event_ns)
+    other = None
+    if query.over is Over.ROUNDS_OF_BOTH:
+        other = _other_run(transaction, values["run"], values.get("against"))
+    return coverage(query, values, known, event_ns, other)
 
 
-def read_loaded(transaction: neo4j.ManagedTransaction, run: str, only_epoch: int | None = None) -> LoadedRun:
-    """Read what the database has of a run, or of one epoch of it."""
-    row = transaction.run(_LOADED, {"run": run, "only": only_epoch, "model": MODEL, "earlier": _EARLIER}).single()
-    if row is None:
-        return LoadedRun(run=run)
-    loaded = sorted(row["loaded"], key=lambda entry: entry["number"])
-    epochs = {entry["number"]: LoadedEpoch(**entry) for entry in loaded}
-    return LoadedRun(
-        run=run,
-        store=row["store"],
-        end_ns=row["end_ns"],
-        store_epochs=_numbers(row["epochs"]),
-        store_rounds=_numbers(row["rounds"]),
-        epochs=epochs,
-    )
+def _other_run(transaction: neo4j.ManagedTransaction, run: str, against: str | None) -> LoadedRun | None:
+    """Return what the database has of the run to compare with: the one asked for, or the one that started before."""
+    if against is None:
+        row = transaction.run(_RUN_BEFORE, {"run": run}).single()
+        return None if row is None else read_loaded(transaction, row["run"])
+    return read_loaded(transaction, against)
 
 
-def coverage(query: Query, values: Mapping[str, Any], known: LoadedRun, event_ns: int | None = None) -> Coverage:
+def coverage(
+    query: Query,
+    values: Mapping[str, Any],
+    known: LoadedRun,
+    event_ns: int | None = None,
+    other: LoadedRun | None = None,
+) -> Coverage:
     """Return which epochs a query looks at, of those that it should look at.
 
     Parameters
@@ -228,6 +194,8 @@ def coverage(query: Query, values: Mapping[str, Any], known: LoadedRun, event_ns
         What the database has of the run.
     event_ns
         Instant of the event that the parameter `event` names, if that is loaded.
+    other
+        What the database has of the run that the query compares with; none where there is no such run.
 
     Returns
     -------
@@ -236,6 +204,9 @@ def coverage(query: Query, values: Mapping[str, Any], known: LoadedRun, event_ns
     """
     detailed = [epoch for epoch in known.epochs.values() if epoch.is_enough(query)]
     look = _Look(query, values, known, {epoch.number: epoch for epoch in detailed}, event_ns)
+    against = None
+    if query.over is Over.ROUNDS_OF_BOTH:
+        against = _against(query, values, look, other)
     if not known.epochs and query.over is not Over.EPOCH:
         look.refuse(f"No epoch of run {known.run} is loaded.")
     elif query.over is not None:
@@ -250,7 +221,23 @@ def coverage(query: Query, values: Mapping[str, Any], known: LoadedRun, event_ns
         details=query.details,
         store=known.store,
         refusal=look.refusal,
+        against=against,
     )
+
+
+def _against(query: Query, values: Mapping[str, Any], look: _Look, other: LoadedRun | None) -> Coverage | None:
+    """Return what a query looks at of the run that it compares with; that it needs one, where there is none."""
+    if other is None:
+        message = f"No run that started before run {look.known.run} is loaded to compare it with."
+        look.refuse(message, hint="Name another run: against. `pag neo4j runs` lists those that are loaded.")
+        return None
+    if other.store is None:
+        message = f"Run {other.run} is not loaded."
+        look.refuse(message, hint="`pag neo4j runs` lists those that are loaded; or load it: `pag neo4j load STORE`.")
+        return None
+    covered = coverage(replace(query, over=Over.ROUNDS), values, other)
+    look.refusal = look.refusal or covered.refusal
+    return covered
 
 
 class _Look:
@@ -282,8 +269,8 @@ class _Look:
         elif number in self.known.epochs:
             needs = " or ".join(self.query.details)
             problem = f"is loaded with less detail than {self.query.name} needs: {needs}."
-            if self.known.epochs[number].detail == _EARLIER:
-                problem = f"is loaded with {_EARLIER}."
+            if self.known.epochs[number].detail == EARLIER:
+                problem = f"is loaded with {EARLIER}."
             self.refuse(f"Epoch {number} of run {self.known.run} {problem}", [number])
         elif self.known.epochs:
             loaded = _ranges(self.known.epochs)
@@ -455,6 +442,7 @@ _LOOKS: dict[Over, Callable[[_Look], object]] = {
     Over.EPOCH: _look_over_epoch,
     Over.EPOCHS: _look_over_epochs,
     Over.ROUNDS: _look_over_rounds,
+    Over.ROUNDS_OF_BOTH: _look_over_rounds,
     Over.ROUNDS_BEFORE: _look_over_rounds_before,
     Over.AGAINST: _look_over_two,
     Over.INSTANT: _look_at_instant,
@@ -462,29 +450,6 @@ _LOOKS: dict[Over, Callable[[_Look], object]] = {
     Over.EVENT_AHEAD: _look_ahead,
     Over.EVENT_ROUNDS: _look_back_rounds,
 }
-
-
-def epoch_ranges(numbers: Iterable[int]) -> list[int]:
-    """Write ascending numbers as bounds: first and last of each stretch without a gap.
-
-    Examples
-    --------
-    >>> epoch_ranges([0, 1, 2, 5])
-    [0, 2, 5, 5]
-    """
-    bounds: list[int] = []
-    for number in numbers:
-        if bounds and number == bounds[-1] + 1:
-            bounds[-1] = number
-        else:
-            bounds += [number, number]
-    return bounds
-
-
-def _numbers(bounds: Sequence[int] | None) -> list[int]:
-    """Return the numbers that `epoch_ranges` wrote as bounds."""
-    pairs = zip(*[iter(bounds or ())] * 2, strict=True)
-    return [number for first, last in pairs for number in range(first, last + 1)]
 
 
 def _named(numbers: Sequence[int]) -> str:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pag_graph.cypher import load_query
+from pag_graph.cypher import Over, load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
-from pag_graph.sinks.neo4j.coverage import covers, load_command, read_coverage, read_loaded
+from pag_graph.sinks.neo4j.coverage import covers, load_command, read_coverage
+from pag_graph.sinks.neo4j.loaded import read_loaded
 from pag_graph.sinks.neo4j.settled import read_settled, run_states
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     import neo4j
 
     from pag_graph.cypher import Query
-    from pag_graph.sinks.neo4j.coverage import Coverage, LoadedRun
+    from pag_graph.sinks.neo4j.coverage import Coverage
+    from pag_graph.sinks.neo4j.loaded import LoadedRun
 
 _T = TypeVar("_T")
 
@@ -147,9 +149,10 @@ def answer_query(
     """
     values = _checked(query, parameters)
     text = f"{plan.upper()} {query.text}" if plan else query.text
+    only_run = None if query.over is Over.ROUNDS_OF_BOTH else values.get("run")
 
     def look(transaction: neo4j.ManagedTransaction) -> tuple[Any, Coverage | None]:
-        return run_states(transaction, values.get("run")), _coverage(transaction, query, values)
+        return run_states(transaction, only_run), _coverage(transaction, query, values)
 
     def ask(transaction: neo4j.ManagedTransaction) -> Answer:
         result = transaction.run(text, values)

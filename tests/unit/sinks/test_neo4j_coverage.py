@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pag_graph.cypher import Over, load_query, queries_for_people
 from pag_graph.errors import InvalidParameterError
-from pag_graph.sinks.neo4j.coverage import Coverage, LoadedEpoch, LoadedRun, coverage, epoch_ranges
+from pag_graph.sinks.neo4j.coverage import Coverage, coverage
+from pag_graph.sinks.neo4j.loaded import LoadedEpoch, LoadedRun, epoch_ranges
 
 STORE = "/data/my runs/skewed.pag"
 
@@ -42,7 +44,7 @@ def look(name: str, run: LoadedRun, event_ns: int | None = None, **given: Any) -
     values = {
         each.name: given.get(each.name, None if each.required else each.default) for each in query.params.values()
     }
-    return coverage(query, {**values, "run": "r", **given}, run, event_ns)
+    return coverage(query, {**values, "run": "r", **given}, run, event_ns, run)
 
 
 WAITS = dict.fromkeys(range(11), "waits")
@@ -92,6 +94,22 @@ def test_what_is_loaded_whole_is_covered_and_what_is_not_loaded_is_refused(query
         hint = str(refused.value.hint)
         assert f"pag neo4j load '{STORE}'" in hint
         assert f"--detail {query.details[0]}" in hint
+
+
+def test_the_other_run_has_to_be_loaded_too() -> None:
+    query = load_query("runs/run_difference")
+    values = {"run": "r", "against": None, "limit": 10}
+    with pytest.raises(InvalidParameterError, match="No run that started before run r is loaded"):
+        coverage(query, values, known(FULL)).check()
+    with pytest.raises(InvalidParameterError, match="Run other is not loaded"):
+        coverage(query, values, known(FULL), other=LoadedRun(run="other")).check()
+    part = coverage(query, values, known(FULL), other=replace(known({3: "waits"}), run="other"))
+    part.check()
+    assert not part.complete
+    assert str(part.line()).startswith("Of run other: Looked at epoch 3; left out epochs 1 to 2, 4 to 9 (not loaded).")
+    both = coverage(query, values, known({4: "waits"}), other=replace(known({3: "waits"}), run="other"))
+    assert "Of run r: Looked at epoch 4;" in str(both.line())
+    assert coverage(query, values, known(FULL), other=replace(known(WAITS), run="other")).line() is None
 
 
 def test_an_answer_over_epochs_says_what_it_left_out() -> None:

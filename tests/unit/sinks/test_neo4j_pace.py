@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pag_graph.cypher import load_query, queries_for_people
-from pag_graph.sinks.neo4j.coverage import LoadedEpoch
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.follow import Pace
+from pag_graph.sinks.neo4j.loaded import LoadedEpoch
 
 
 def test_detail_goes_down_by_steps_and_up_again() -> None:
