@@ -144,7 +144,7 @@ def _holder(
         if slowest.worker in awaited:
             return Holder(slowest.worker, "missing_rows", since_ns)
         return Holder(slowest.worker, "silent" if first is not None and since_ns < first else "not_ended", since_ns)
-    if len(folded.undecided_scans) > 1 and (read := _unmatched(folded)) is not None:
+    if len(folded.undecided_scans) > 1 and (read := _unmatched(folded, plan.parameters.horizon_ns)) is not None:
         return read
     undecided = [standing for standing in workers if standing.decided_ns != standing.logged_ns]
     if not undecided:
@@ -155,12 +155,12 @@ def _holder(
     return Holder(slowest.worker, reason, max(slowest.decided_ns or 0, closed.end_ns))
 
 
-def _unmatched(folded: Folded) -> Holder | None:
+def _unmatched(folded: Folded, horizon_ns: int) -> Holder | None:
     """Return the first read whose send nobody has logged."""
     reads = folded.undecided_scans[0].receives
     sends = folded.summary.state.sends
     if reads.is_empty():
         return None
-    stitched_reads = sends.find(reads, int(reads["t"].max() or 0))  # type: ignore[arg-type]  # of a column of integers
+    stitched_reads = sends.find(reads, horizon_ns)
     lost = reads.join(stitched_reads, on=["worker", "order"], how="anti").sort("t", "worker")
     return None if lost.is_empty() else Holder(lost["worker"][0], "unmatched_read", lost["t"][0])

@@ -8,10 +8,7 @@ is missing; 8 the analysis has no exact answer; 9 an analysis that looks for vio
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -35,6 +32,7 @@ from pag_graph.cli.analyses import (
     open_pag,
 )
 from pag_graph.cli.check import check
+from pag_graph.cli.ending import ending_at_sigterm, write_no_more
 from pag_graph.cli.export import export
 from pag_graph.cli.follow import follow
 from pag_graph.cli.latency import latency, load_curve
@@ -70,9 +68,6 @@ from pag_graph.model.units import duration
 from pag_graph.store.in_place import NO_ROOM, check_output, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from pag_graph.builder.report import BuildReport
     from pag_graph.store.commit import Mode
 
@@ -136,7 +131,7 @@ class Clocks(StrEnum):
 def main() -> None:
     """Run the command; turn our own errors into a message and a stable exit code."""
     try:
-        with _ending_at_sigterm():
+        with ending_at_sigterm():
             try:
                 app()
             finally:
@@ -146,59 +141,23 @@ def main() -> None:
         _fail(error)
     except BrokenPipeError:
         # The reader of our output has seen enough (as `head` does).
-        _write_no_more()
+        write_no_more()
         sys.exit(0)
     except OSError as error:
         if error.filename is not None or error.errno not in NO_ROOM:
             raise
-        _write_no_more()
+        write_no_more()
         message = f"The answer cannot be written to standard output: {error}."
         _fail(errors.SinkError(message, "Make room where it goes; what was written is not whole."))
-
-
-@contextmanager
-def _ending_at_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, so that it cleans up; a second one ends it at once."""
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    ended = False
-
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        nonlocal ended
-        ended = True
-        signal.signal(number, signal.SIG_DFL)
-        at_ctrl_c = signal.getsignal(signal.SIGINT)
-        if callable(at_ctrl_c):
-            # Spark has its own, which ends its jobs first.
-            at_ctrl_c(signal.SIGINT, frame)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    except SystemExit:
-        if ended:
-            sys.exit(128 + signal.SIGTERM)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _write_no_more() -> None:
-    """Leave what is still to be written to standard output unwritten: the interpreter would try again at its end."""
-    with suppress(OSError):
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())
-        os.close(nothing)
 
 
 def _fail(error: errors.PagGraphError) -> None:
     console = stderr()
     console.print(f"[bold red]error[/bold red] [dim]{error.condition}[/dim]", end=" ", markup=True)
-    console.print(error.message)
+    console.print(error.message, soft_wrap=True)
     if error.hint:
-        console.print(f"hint: {error.hint}", style="yellow")
+        # The terminal breaks the line, not we: so a command that it names can be copied whole.
+        console.print(f"hint: {error.hint}", style="yellow", soft_wrap=True)
     sys.exit(exit_code(error))
 
 

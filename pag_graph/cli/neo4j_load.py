@@ -242,10 +242,10 @@ def _bulk(
     if form is Format.JSON:
         print_json(asdict(loaded))
         return
-    rate = (loaded.nodes + loaded.relationships) / loaded.import_s
+    rate = (loaded.nodes + loaded.relationships) / loaded.seconds
     stdout().print(
         f"Imported {len(loaded.epochs):,} epochs of run {loaded.run}: {loaded.nodes:,} nodes, {loaded.relationships:,}"
-        f" relationships, {rate:,.0f} a second; the server runs."
+        f" relationships, in {loaded.seconds:.1f} s: {rate:,.0f} a second with all steps; the server runs."
     )
 
 

@@ -36,8 +36,8 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """Return the console for progress and errors."""
-    return _console(stderr=True)
+    """Return the console for progress and errors; lines are whole where nobody reads them on a terminal."""
+    return _console(soft_wrap=not sys.stderr.isatty(), stderr=True)
 
 
 def _console(*, soft_wrap: bool = False, stderr: bool = False) -> Console:

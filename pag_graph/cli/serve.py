@@ -54,6 +54,9 @@ def serve(
     def ready(place: Place) -> None:
         runs = f"{count} run{'' if count == 1 else 's'}"
         stdout().print(f"Serving {runs} at {place.link}\nCtrl-C ends it.")
+        if not count:
+            folders = ", ".join(map(str, places or [Path().absolute()]))
+            stdout().print(f"No run is in {folders} yet: `pag demo` makes one, `pag build TRACE STORE` one of yours.")
         if show:
             import webbrowser
 

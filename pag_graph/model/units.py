@@ -26,6 +26,7 @@ NOT_SHOWN = "\ufffd"
 """Stands for a character that cannot be in a file."""
 
 _TIME = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|m|h|d)?")
+_MOST_DIGITS = 18
 _S = 1_000_000_000
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": _S, "m": 60 * _S, "h": 3_600 * _S, "d": 86_400 * _S}
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([KMGT]i?B|B)?")
@@ -64,6 +65,17 @@ def nanoseconds(text: str) -> int:
         message = f"{text!r} is not a time; write 10ms, 1.5s, 20us, 12h, or a number of nanoseconds."
         raise InvalidParameterError(message)
     return value
+
+
+def count_of(text: str) -> int | None:
+    """Return a count, written with at most 18 digits and nothing else; None if it is none.
+
+    Examples
+    --------
+    >>> count_of("500"), count_of("5s"), count_of("9" * 19)
+    (500, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def size_bytes(text: str) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError, PagGraphError
-from pag_graph.model.units import nanoseconds
+from pag_graph.model.units import count_of, nanoseconds
 from pag_graph.store.capacity import enough_memory
 from pag_graph.store.compaction import Swap
 from pag_graph.store.delta import Removed
@@ -67,7 +67,11 @@ class Keep(NamedTuple):
         """
         if text == "all":
             return cls()
-        keep = cls(epochs=int(text)) if text.isascii() and text.isdigit() else cls(span_ns=nanoseconds(text))
+        epochs = count_of(text)
+        if epochs is None and text.isdigit():
+            message = f"{text[:20]}... is more than any run has."
+            raise InvalidParameterError(message, "Give a number of epochs, or a time such as 24h.")
+        keep = cls(span_ns=nanoseconds(text)) if epochs is None else cls(epochs=epochs)
         if not (keep.epochs or keep.span_ns):
             message = f"{text!r} would keep nothing."
             raise InvalidParameterError(message, "Give a number of epochs, or a time such as 24h.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.units import count_of
 from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.trimming import trimmed
@@ -64,12 +65,12 @@ class KeepDetail(NamedTuple):
         steps = []
         for part in text.split(","):
             name, _, count = part.partition(":")
-            number = count.isascii() and count.isdigit() and int(count) > 0
+            number = count_of(count)
             if name not in set(map(str, Detail)) or not (number or count == "all"):
                 message = f"{part!r} does not say how many epochs keep which detail."
                 hint = f"Give a detail ({', '.join(Detail)}) and a number or all: full:20,critical:200,summary:all."
                 raise InvalidParameterError(message, hint)
-            steps.append((Detail(name), int(count) if number else None))
+            steps.append((Detail(name), number))
         order = [(-list(Detail).index(detail), float("inf") if count is None else count) for detail, count in steps]
         if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(order)):
             message = f"{text!r} must go from much detail for few epochs to little detail for many."

@@ -50,6 +50,15 @@ def test_the_version_is_said(run_pag: Command) -> None:
     assert run_pag("--version")[:2] == (0, f"pag_graph {pag_graph.__version__}\n")
 
 
+def test_an_error_that_goes_to_a_file_has_whole_lines(tmp_path: Path) -> None:
+    missing = tmp_path / "x".join(["a folder with a name that is longer than any terminal is wide"] * 2)
+    command = [sys.executable, "-c", "from pag_graph.cli.app import main; main()", "info", str(missing)]
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    error, hint = failed.stderr.splitlines()
+    assert str(missing) in error
+    assert hint.startswith("hint: ")
+
+
 def test_without_spark_a_build_says_how_to_do_without(
     run_pag: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

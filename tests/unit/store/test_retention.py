@@ -281,7 +281,7 @@ def test_what_to_keep_is_read(text: str, keep: Keep) -> None:
     assert Keep.of(text) == keep
 
 
-@pytest.mark.parametrize("text", ["", "0", "0s", "-3", "some", "3 epochs", "²"])
+@pytest.mark.parametrize("text", ["", "0", "0s", "-3", "some", "3 epochs", "²", "9" * 19, "9" * 5000])
 def test_what_keeps_nothing_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameterError):
         Keep.of(text)
