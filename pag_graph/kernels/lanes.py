@@ -85,6 +85,8 @@ def draw_lanes(activities: Activities, view: View, boxes: I64) -> int:
     [[0, 0, 30, 1, 5, 1, 0], [0, 30, 39, 3, -1, 2, -1]]
     """
     span = view.end - view.begin
+    # Two pixels; not as a product of a time and pixels, which a view of two months would make too large.
+    wide_ns = -(-2 * span // view.pixels)
     time = np.zeros(KINDS, np.int64)
     count = 0
     for worker in range(len(activities.first) - 1):
@@ -97,7 +99,7 @@ def draw_lanes(activities: Activities, view: View, boxes: I64) -> int:
             if not is_end:
                 begin, end = max(activities.start[row], view.begin), min(activities.end[row], view.end)
                 place = int((begin - view.begin) / span * view.pixels)
-                wide = (end - begin) * view.pixels >= 2 * span
+                wide = end - begin >= wide_ns
             if in_box and (is_end or wide or place != pixel):
                 best = np.argmax(time)
                 boxes[count, WORKER], boxes[count, BEGIN], boxes[count, END] = worker, box_begin, box_end

@@ -77,3 +77,9 @@ def test_few_boxes_touch_a_pixel(drawn: tuple[list[list[tuple[int, int, int]]], 
         for pixel in range(view.pixels):
             low, high = view.begin + pixel * span / view.pixels, view.begin + (pixel + 1) * span / view.pixels
             assert ((own[:, lanes.BEGIN] < high) & (own[:, lanes.END] > low)).sum() <= lanes.PER_PIXEL
+
+
+def test_what_is_wide_has_a_box_of_its_own_in_a_view_of_months() -> None:
+    months_ns = 100 * 86_400 * 10**9
+    boxes = boxes_of([[(0, 10, 3), (10, months_ns, 1)]], View(begin=0, end=months_ns, pixels=4000))
+    assert boxes[:, [lanes.BEGIN, lanes.END, lanes.ROW]].tolist() == [[0, 10, 0], [10, months_ns, 1]]
