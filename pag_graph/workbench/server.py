@@ -8,6 +8,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import polars as pl
 import uvicorn
@@ -46,7 +47,7 @@ class Place:
     @property
     def link(self) -> str:
         """What to open: the token in it becomes a cookie."""
-        return f"{self.address}?token={self.token}"
+        return f"{self.address}?token={quote(self.token, safe='')}"
 
 
 def serve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import punctuation
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,23 @@ def test_the_link_becomes_a_cookie() -> None:
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert get(GUARD, "/api/runs", GOOD).body == b"inside"
+
+
+@pytest.mark.parametrize("token", [f"all-the-signs{punctuation}", "o2Ki/8+rcGFn+Zz0Qw=="])
+def test_a_link_and_its_cookie_hold_a_token_with_any_sign(token: str) -> None:
+    guard = Guard(PlainTextResponse("inside"), hosts=["127.0.0.1:1"], token=token, cookie="pag-1")
+    link = server.Place(host="127.0.0.1", port=1, token=token).link
+    answer = get(guard, link.removeprefix("http://127.0.0.1:1"), {"Host": "127.0.0.1:1"})
+    assert answer.status == 303
+    cookie = answer.headers["set-cookie"].partition("; ")[0]
+    assert get(guard, "/", {"Host": "127.0.0.1:1", "Cookie": cookie}).body == b"inside"
+
+
+@pytest.mark.parametrize("other", ["a/b=1", "a[0]=1", 'seen={"a": 1}', "name=two words", "a@b:c=1", "without", "\xe9=1"])
+def test_cookies_of_other_pages_of_this_machine_do_not_matter(other: str) -> None:
+    for cookies in (f"{other}; pag-1={TOKEN}", f"pag-1={TOKEN}; {other}"):
+        assert get(GUARD, "/api/runs", {**GOOD, "Cookie": cookies}).body == b"inside"
+    assert get(GUARD, "/api/runs", {**GOOD, "Cookie": other}).status == 403
 
 
 @pytest.mark.parametrize(
