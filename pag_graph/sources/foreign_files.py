@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = B
 def _opened(file: Path) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; what its reading raises becomes an error that names it."""
     try:
-        with pq.ParquetFile(pa.OSFile(str(file)), pre_buffer=False) as parquet:
+        with pq.ParquetFile(pa.OSFile(os.fsencode(file)), pre_buffer=False) as parquet:
             yield parquet
     except DAMAGE as error:
         raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
@@ -213,10 +214,10 @@ def fingerprint(parts: Iterable[tuple[str, bytes | Path]]) -> str:
     digest = hashlib.sha256()
     for name, content in parts:
         if isinstance(content, bytes):
-            digest.update(f"{name}:{len(content)}\n".encode())
+            digest.update(f"{name}:{len(content)}\n".encode(errors="surrogateescape"))
             digest.update(content)
             continue
-        digest.update(f"{name}:{content.stat().st_size}\n".encode())
+        digest.update(f"{name}:{content.stat().st_size}\n".encode(errors="surrogateescape"))
         with content.open("rb") as content_file:
             while chunk := content_file.read(_PIECE):
                 digest.update(chunk)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pag_graph.model.tables import PAG_FINDINGS
+from pag_graph.model.units import in_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +48,12 @@ def findings(
     Returns
     -------
     pa.Table
-        `rows` rows of `PAG_FINDINGS`.
+        `rows` rows of `PAG_FINDINGS`. Bytes of a file's name that are no text become U+FFFD.
     """
+    if isinstance(file, str):
+        file = in_file(file)
+    elif file is not None and not isinstance(file, pa.Array):
+        file = [name and in_file(name) for name in file]
     values = {
         "finding": finding,
         "severity": str(severity),
@@ -59,7 +64,7 @@ def findings(
         "observed": observed,
         "limit": limit,
         "unit": unit,
-        "action": action,
+        "action": in_file(action),
     }
     columns = []
     for field in PAG_FINDINGS:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PLACES = ("_file", "_row")
 """Columns that say where a row came from, which no file may have itself."""
+ENCODING = "utf-8-sig"
+"""Of files of text: spreadsheets write a mark of the encoding (BOM) before the first column's name."""
 TEXT, TIME, COUNT, FLAG = "text", "time", "count", "flag"
 
 
@@ -152,7 +154,7 @@ def _csv_lines(file: Path, rows: Sequence[int]) -> dict[int, int]:
                 yield line
 
     # Values that the reader takes for too long are no reason to name no line: the rows after them are counted.
-    with suppress(csv.Error), file.open(encoding="utf-8", newline="", errors="replace") as lines:
+    with suppress(csv.Error), file.open(encoding=ENCODING, newline="", errors="replace") as lines:
         reader, last_line = csv.reader(without_comments(lines)), 0
         # Row -1 is the header; an empty line is a row without values.
         for row, _ in enumerate(reader, start=-1):

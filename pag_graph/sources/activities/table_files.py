@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.errors import TraceFormatError
-from pag_graph.sources.activities.table_columns import PLACES, TABLES, Source, schema
-from pag_graph.sources.activities.values import clean
+from pag_graph.sources.activities.table_columns import ENCODING, PLACES, TABLES, Source, schema
+from pag_graph.sources.activities.values import UNITS, clean
 from pag_graph.sources.foreign_files import iter_batches, parquet_columns, parquet_rows, unreadable
 from pag_graph.store.capacity import lacking
 from pag_graph.store.safe_files import check_regular, parse_json
@@ -127,7 +127,9 @@ def _tables_of(file: Path, name: str) -> Iterator[tuple[str, pl.DataFrame]]:
 def _read_csv(file: Path) -> pl.DataFrame:
     _check_names(file, header_of(file))
     try:
-        frame = pl.read_csv(file, infer_schema=False, comment_prefix="#", glob=False)
+        # By its path Polars opens no file whose name is not text.
+        with file.open("rb") as content:
+            frame = pl.read_csv(content, infer_schema=False, comment_prefix="#")
     except (pl.exceptions.PolarsError, OSError) as error:
         # Polars names no line; the slower reader of the standard library finds it.
         if (line := _ragged_line(file)) is not None:
@@ -208,11 +210,12 @@ def _table_of(row: dict[str, Any], name: str) -> str:
     """Return the table that a JSON row belongs to, by its keys."""
     if name != "activities":
         return name
-    if "from" in row or "to" in row:
+    keys = {key.rpartition("_")[0] if key.rpartition("_")[2] in UNITS else key for key in row}
+    if "from" in keys or "to" in keys:
         return "messages"
-    if "worker" in row and not {"start", "activity"} & set(row):
+    if "worker" in keys and not {"start", "activity"} & keys:
         return "workers"
-    return "epochs" if set(row) == {"epoch", "end"} else name
+    return "epochs" if {"epoch", "end"} <= keys <= set(TABLES["epochs"].columns) else name
 
 
 def _as_text(value: Any) -> str | None:
@@ -223,7 +226,7 @@ def _as_text(value: Any) -> str | None:
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open(encoding=ENCODING) as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip() and not line.startswith("#"):
                     yield number, line
@@ -234,7 +237,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 def _ragged_line(file: Path) -> tuple[int, int, int] | None:
     try:
-        with file.open(encoding="utf-8", newline="") as lines:
+        with file.open(encoding=ENCODING, newline="") as lines:
             reader = csv.reader(line if not line.startswith("#") else "\n" for line in lines)
             header = next((row for row in reader if row), [])
             for row in reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -193,6 +194,60 @@ def test_one_file_of_json_lines_holds_everything(tmp_path: Path) -> None:
         (1, 4_000_000, "epoch_end", None),
     ]
     assert trace.workers["host"].to_pylist() == ["h1", None]
+
+
+@pytest.mark.parametrize("suffix", ["", "_ms"])
+def test_ends_of_epochs_among_json_lines_may_state_units_and_due_times(tmp_path: Path, suffix: str) -> None:
+    lines = [
+        {"worker": "a", f"start{suffix}": 0, f"end{suffix}": 4, "activity": "busy", "epoch": 0},
+        {"epoch": 0, f"end{suffix}": 6, f"due{suffix}": 2},
+    ]
+    file = tmp_path / "run.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    sources.convert(file, tmp_path / "trace")
+    trace, scale = Trace.open(tmp_path / "trace"), 1_000_000 if suffix else 1
+    assert ("epoch_end", 6 * scale) in rows(trace, "kind", "t_ns")
+    assert api.latency(trace.path).table["due_ns"].to_pylist() == [2 * scale]
+
+
+@pytest.mark.parametrize("name", ["activities.csv", "activities.jsonl"])
+def test_a_mark_of_the_encoding_is_no_part_of_the_first_column(tmp_path: Path, name: str) -> None:
+    tables = {
+        "activities.csv": "worker,start,end,activity\na,0,4,busy\na,9,5,busy\n",
+        "activities.jsonl": '{"worker":"a","start":0,"end":4,"activity":"busy"}\n'
+        '{"worker":"a","start":9,"end":5,"activity":"busy"}\n',
+    }
+    whole, cut = tables[name], tables[name].rpartition("9")[0].rpartition("\n")[0]
+    (tmp_path / name).write_text(f"\ufeff{cut}\n", encoding="utf-8")
+    sources.convert(tmp_path / name, tmp_path / "trace")
+    assert ("start", 0) in rows(Trace.open(tmp_path / "trace"), "kind", "t_ns")
+    (tmp_path / name).write_text(f"\ufeff{whole}", encoding="utf-8")
+    with pytest.raises(TraceFormatError, match=rf"{name}, line {3 if name.endswith('csv') else 2}: the activity ends"):
+        sources.convert(tmp_path / name, tmp_path / "trace", replace=True)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_file_whose_name_is_no_text_is_read(tmp_path: Path, suffix: str) -> None:
+    table = pl.DataFrame({"worker": "a", "start": [0, 5], "end": [9, 12], "activity": "busy"})
+    written = {
+        "csv": table.write_csv().encode(),
+        "jsonl": table.write_ndjson().encode(),
+        "parquet": _parquet(table),
+    }
+    # A name of another encoding than UTF-8, as Python has it.
+    file = tmp_path / f"activities-l\udce4ufe.{suffix}"
+    file.write_bytes(written[suffix])
+    sources.convert(file, tmp_path / "trace")
+    trace = Trace.open(tmp_path / "trace")
+    assert trace.rows > 0
+    (finding,) = trace.findings.to_pylist()
+    assert finding["file"].startswith(f"activities-l\ufffdufe.{suffix}, ")
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    content = io.BytesIO()
+    table.write_parquet(content)
+    return content.getvalue()
 
 
 def test_activities_that_overlap_are_cut_and_found(tmp_path: Path) -> None:
