@@ -29,6 +29,7 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 # A name may have 255 bytes, and 38 characters come to it here.
 _NAME_CHARACTERS = 50
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp\b")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a file system that is full, or a file that may not become larger."""
 
@@ -86,7 +87,11 @@ def refused(place: Path, noun: str, error: Exception, kind: type[PagGraphError])
         Of the class `kind`; it says what to do.
     """
     subject = f"{noun} {place}" if noun else str(place)
-    message = f"{subject} cannot be written: {error}."
+    reason: object = error
+    if isinstance(error, OSError) and _TEMPORARY.search(str(error.filename)):
+        # Nobody but us knows the temporary file.
+        reason = error.strerror
+    message = f"{subject} cannot be written: {reason}."
     hint = "Choose a place that can be written."
     if getattr(error, "errno", None) in NO_ROOM:
         hint = "Make room, or choose a place with more of it."

@@ -282,7 +282,10 @@ def test_places_that_are_no_places(tmp_path: Path) -> None:
         with pytest.raises(SinkError) as caught:
             write_whole(place, "text")
         assert str(place) in caught.value.message
+        assert ".tmp" not in caught.value.message
         assert caught.value.hint
+    with pytest.raises(StoreError, match=r"The trace /proc/x cannot be written: No such file or directory\.") as caught:
+        OLD.write(Path("/proc/x"))
     assert {path.name for path in tmp_path.iterdir()} == {"file", "loop"}
     write_whole(tmp_path / "new" / "folder" / "x", "text")
     assert (tmp_path / "new" / "folder" / "x").read_text(encoding="utf-8") == "text"
