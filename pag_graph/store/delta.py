@@ -35,6 +35,7 @@ from pag_graph.store.delta_log import (
 )
 from pag_graph.store.digests import is_digest
 from pag_graph.store.parts import BOUNDS, bounds, check_parts, damaged
+from pag_graph.store.safe_files import check_utf8
 from pag_graph.store.traffic import SINCE, TRAFFIC, summed
 
 if TYPE_CHECKING:
@@ -340,10 +341,11 @@ def committed_state(path: Path) -> StoreInfo | None:
     Raises
     ------
     StoreError
-        If the log is damaged, or another program wrote a table of that name there.
+        If the log is damaged, another program wrote a table of that name there, or the place's name is not UTF-8.
     FormatVersionError
         If it was written in another version of contract 2.
     """  # noqa: DOC501  (the constructor of an error is taken for one)
+    check_utf8(path, StoreError)
     directory = path / "epochs"
     # In this order: a version that is noted exists when it is looked for.
     noted = newest_known(directory)

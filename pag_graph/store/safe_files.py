@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from pag_graph.errors import PagGraphError
+
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -47,6 +49,28 @@ def _check_kind(path: Path, status: os.stat_result) -> None:
     if kind in _KINDS:
         message = f"{path} is {_KINDS[kind]}, not a file."
         raise TraceFormatError(message, "Write its content to a file, and give that.", {"file": str(path)})
+
+
+def check_utf8(place: Path, kind: type[PagGraphError]) -> None:
+    """Refuse a place whose name holds bytes that are no text: Polars and Arrow open no file there.
+
+    Parameters
+    ----------
+    place
+        Of a trace or a store.
+    kind
+        Class of the error.
+
+    Raises
+    ------
+    PagGraphError
+        Of the class `kind`.
+    """
+    try:
+        str(place).encode()
+    except UnicodeEncodeError as error:
+        message = f"{place} has a name that is not UTF-8, under which no trace or store can be read."
+        raise kind(message, "Give the folder another name.", {"path": str(place), "file": str(place)}) from error
 
 
 def check_folder(folder: Path) -> dict[str, os.stat_result | None]:

@@ -43,7 +43,7 @@ from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import Gaps
 from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
 from pag_graph.store.meta import TraceMeta, write_meta
-from pag_graph.store.safe_files import check_folder
+from pag_graph.store.safe_files import check_folder, check_utf8
 from pag_graph.store.trace_columns import (
     check_vocabulary,
     conform,
@@ -110,7 +110,8 @@ class Trace:
         Raises
         ------
         TraceFormatError
-            If the directory or a file is missing, empty, truncated or contradicts another one.
+            If the directory or a file is missing, empty, truncated or contradicts another one; or the directory's name
+            is not UTF-8.
         FormatVersionError
             If the trace was written in another version of contract 1.
         MissingColumnError
@@ -124,6 +125,7 @@ class Trace:
         statistics, costs a pass over its columns `worker` and `epoch`.
         """  # noqa: DOC501  (the constructor of an error is taken for one)
         root = Path(path)
+        check_utf8(root, TraceFormatError)
         by_name = {file.name: file for file in known}
         for _ in range(_TRIES):
             stamp = _stamp(root)
@@ -336,7 +338,10 @@ def check_trace_place(target: Path, *, replace: bool) -> None:
     ------
     StoreExistsError
         If something is there, and `replace` is false or it is no trace.
+    StoreError
+        If the name is not UTF-8.
     """
+    check_utf8(target, StoreError)
     if not target.exists():
         return
     if not replace:

@@ -14,7 +14,7 @@ from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.diagnosis.spark.lines import nothing_lines, saving_text
 from pag_graph.diagnosis.spark.timeline import timeline
 from pag_graph.errors import StoreNotFoundError, TraceFormatError
-from pag_graph.model.units import printable_lines, short
+from pag_graph.model.units import printable, printable_lines, short
 from pag_graph.sources.spark.keep import STORE, temporary_results
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.workbench.facts import shortened
@@ -77,7 +77,7 @@ class Applications:
             {
                 "log": name,
                 "title": shortened(log.name),
-                "place": str(log.files[0].parent),
+                "place": printable(str(log.files[0].parent)),
                 "bytes": sum(file.stat().st_size for file in log.files),
                 "in_progress": log.in_progress,
             }

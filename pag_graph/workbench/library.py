@@ -15,6 +15,7 @@ from pag_graph.analyses.slack import SlackParameters, slack
 from pag_graph.analyses.view import view_of
 from pag_graph.api import Pag, alerts
 from pag_graph.errors import PagGraphError, StoreNotFoundError
+from pag_graph.model.units import printable
 from pag_graph.store.delta_log import commit_file
 from pag_graph.store.live import read_status
 from pag_graph.workbench.lanes import Lanes
@@ -195,13 +196,13 @@ class Library:
         return [self._row(name, path) for name, path in self.stores().items()]
 
     def _row(self, name: str, path: Path) -> dict[str, Any]:
-        row: dict[str, Any] = {"store": name, "title": path.name, "place": str(path.parent)}
+        row: dict[str, Any] = {"store": name, "title": printable(path.name), "place": printable(str(path.parent))}
         try:
             opened = self.open(name)
             run = opened.pag.run
             slowest = run.slowest()
         except (PagGraphError, OSError) as error:
-            return {**row, "error": error.message if isinstance(error, PagGraphError) else str(error)}
+            return {**row, "error": printable(error.message if isinstance(error, PagGraphError) else str(error))}
         severities = run.scan("findings").collect()["severity"]
         return {
             **row,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pag_graph import api
+from pag_graph import api, sources
 from pag_graph.builder import commit as commits
 from pag_graph.builder import scan, sink
 from pag_graph.errors import (
@@ -25,10 +25,12 @@ from pag_graph.errors import (
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
+    TraceFormatError,
     UnsupportedPlanError,
 )
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.store import commit, delta
+from pag_graph.store.trace import Trace
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
 from tests.support.compare import committed, differences
@@ -53,6 +55,19 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("traces")
     grown = [WHOLE.until_epoch(epoch).write(folder / f"trace-{epoch}") for epoch in range(3)]
     return [*grown, WHOLE.write(folder / "whole"), OTHER.write(folder / "other", trace_id="other")]
+
+
+def test_a_place_whose_name_is_no_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    trace, bad = WHOLE.write(tmp_path / "run.trace"), tmp_path / "l\udce4ufe"
+    for use in (
+        lambda: api.build(trace, bad, engine="local"),
+        lambda: api.Pag(bad),
+        lambda: Trace.open(bad),
+        lambda: sources.convert(Path(__file__).parents[3] / "docs/examples/flink", bad),
+    ):
+        with pytest.raises((StoreError, TraceFormatError), match="not UTF-8"):
+            use()
+    assert [path.name for path in tmp_path.iterdir()] == [trace.name]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -244,6 +245,15 @@ def test_a_place_that_is_no_store_says_so(tmp_path: Path) -> None:
     (row,) = Library([tmp_path]).rows()
     assert row["title"] == "broken.pag"
     assert row["error"]
+
+
+def test_a_store_whose_name_is_no_text_hides_no_other(runs: Path, tmp_path: Path) -> None:
+    for name in ("l\udce4ufe.pag", "whole.pag"):
+        shutil.copytree(runs / "skewed.pag", tmp_path / name)
+    broken, whole = asked(Library([tmp_path]), "/api/runs")["runs"]
+    assert (broken["title"], whole["title"]) == ("l?ufe.pag", "whole.pag")
+    assert "not UTF-8" in broken["error"]
+    assert whole["events"] > 0
 
 
 def test_too_many_questions_are_told_to_wait(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
