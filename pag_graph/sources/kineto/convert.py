@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from pag_graph.sources.kineto.collectives import ClockEstimate, Joined, Joins, e
 from pag_graph.sources.kineto.event_text import looks_like_events
 from pag_graph.sources.kineto.operators import Operators
 from pag_graph.sources.kineto.rank import Rank, make_rank
-from pag_graph.sources.kineto.rank_log import SYNC, RankLog, read_rank
+from pag_graph.sources.kineto.rank_log import SLICE, SYNC, RankLog, read_rank
 from pag_graph.sources.kineto.spans import CHANNELS, Spans, event_tables
 from pag_graph.sources.kineto.steps import Steps, complete_steps, find_steps, step_starts
 from pag_graph.sources.kineto.streams import StreamFindings, write_streams
@@ -192,8 +193,7 @@ def map_files(
         of_threads = write_threads(
             rank, spans, operators, collectives_of_rank, tolerance_ns=_tolerance(rank.log), step_pattern=pattern
         )
-        if one_ended := write_flows(rank, spans):
-            rank.log.dropped["flows with one end"] += one_ended
+        rank.log.dropped += write_flows(rank, spans) + Counter({"activities that take no time": of_threads.instants})
         of_streams = write_streams(rank, spans, operators, collectives_of_rank, finish=finish)
         tables.append(_rank_findings(rank, of_threads, of_streams))
     return Mapped(
@@ -391,10 +391,14 @@ def _worker_table(ranks: Sequence[Rank], clocks: Mapping[int, ClockEstimate]) ->
             "offset_ns": clocks[rank.number].offset,
             "uncertainty_ns": clocks[rank.number].uncertainty if clocks[rank.number].uncertainty >= 0 else None,
         }
+        # A profiler of PyTorch looks at one process; traces of other programs may hold several.
+        is_other = len(log.rows_of(SLICE)) > 0
+        several = is_other and len({log.threads[thread][0] for thread in rank.thread_workers}) > 1
         for thread, worker in rank.thread_workers.items():
-            name = log.thread_names.get(thread) or f"thread {log.threads[thread][1]}"
-            label = f"rank {rank.number} main thread" if thread == rank.main else f"rank {rank.number} {name}"
-            process = processes.setdefault((rank.number, None), len(processes))
+            pid, tid = log.threads[thread]
+            name = "main thread" if thread == rank.main else log.thread_names.get(thread) or f"thread {tid}"
+            label = f"rank {rank.number} process {pid} {name}" if several else f"rank {rank.number} {name}"
+            process = processes.setdefault((rank.number, ("host", pid if is_other else "")), len(processes))
             rows.append({"worker": worker, "process": process, "name": label[:200], **place})
         for (device, number), stream in rank.streams.items():
             process = processes.setdefault((rank.number, device), len(processes))

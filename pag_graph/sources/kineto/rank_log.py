@@ -295,10 +295,11 @@ def read_rank(file: Path, *, progress: Callable[[int], None] | None = None) -> R
     if text.skipped["flow"] and (not columns.kineto or columns.without_correlations()):
         # Some other program's trace, whose flows are its messages; or nothing else leads from calls to activities.
         text, columns = _columns_of(TextEvents(file, flows=True))
-    if not columns.rows:
+    log = _log_of(file, text, columns) if columns.rows else None
+    if log is None or not (log.t < log.end).any():
         message = f"{file} holds no event that takes time."
         raise TraceFormatError(message, "Give traces that torch.profiler wrote.", {"file": str(file)})
-    return _log_of(file, text, columns)
+    return log
 
 
 def _columns_of(text: TextEvents) -> tuple[TextEvents, _Columns]:

@@ -55,8 +55,6 @@ class Spans:
     message_rows: list[tuple[int, ...]] = field(default_factory=list)
     cut: int = 0
     """Spans that another one of their worker cut across."""
-    empty: int = 0
-    """Spans without length, which become no rows."""
 
     def span(
         self, worker: int, start: int, end: int, kind: ActivityType, operator: int = -1, *, inferred: bool = False
@@ -116,7 +114,6 @@ class Spans:
     def frame(self) -> pl.DataFrame:
         """Return all spans that take time, each inside another one or beside it."""
         table = np.concatenate([np.array(self.span_rows, np.int64).reshape(-1, 6), *self.span_tables])
-        self.empty += int((table[:, 1] >= table[:, 2]).sum())
         table = table[table[:, 1] < table[:, 2]]
         return pl.DataFrame(dict(zip(_SPAN_COLUMNS, table.T, strict=True)))
 

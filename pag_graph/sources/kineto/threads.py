@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +41,8 @@ LOADER: Final = re.compile(r"^enumerate\(DataLoader\)#_(Multi|Single)Process")
 """What PyTorch calls getting the next batch."""
 _BACKWARD: Final = re.compile(r"^(autograd::engine::evaluate_function|torch::autograd::)|Backward\d*$")
 """What autograd runs: its engine says so since 2022, before that the names of its functions do."""
+_ONE_END: Final = "flows with one end"
+_ONE_THREAD: Final = "flows within a thread"
 _ENGINE: Final = "run_backward"
 """In the name of the frame in which Python calls autograd's engine."""
 _LATE_NS: Final = 2_000
@@ -56,6 +59,8 @@ class ThreadFindings:
     """Activities that another one of their thread cuts across."""
     inferred_syncs: int = 0
     """Synchronisations without a record of what they waited for."""
+    instants: int = 0
+    """Activities that take no time, which become no rows."""
 
 
 @dataclass(slots=True)
@@ -129,29 +134,32 @@ def write_threads(
     return odd
 
 
-def write_flows(rank: Rank, spans: Spans) -> int:
+def write_flows(rank: Rank, spans: Spans) -> Counter[str]:
     """Write the flows of a trace that is none of Kineto's as messages between threads.
 
     Returns
     -------
-    int
-        How many ends of flows have no begin, or no thread.
+    Counter
+        How many flow events are part of no message, by reason: begin or end is absent, or its thread does nothing; or
+        begin and end are of one thread, and the end is counted.
     """
-    open_flows: dict[str, tuple[int, int]] = {}
-    lost_flows = 0
+    lost: Counter[str] = Counter()
+    open_flows: dict[str, tuple[int, int, bool]] = {}
     for phase, flow, thread, t in sorted(rank.log.flows, key=lambda flow_event: (flow_event[3], flow_event[0] != "s")):
         worker = rank.thread_workers.get(thread, -1)
-        before = open_flows.get(flow)
-        if phase != "s" and before is not None and worker >= 0:
-            if before[0] != worker:
-                spans.message(FLOW, before[0], before[1], worker, t)
+        before = open_flows.pop(flow, None) if phase == "s" or worker >= 0 else None
+        if phase == "s" or before is None:
+            # A begin that comes instead of the end that was awaited; or an event without its other end, or thread.
+            lost[_ONE_END] += before is not None and not before[2]
+            lost[_ONE_END] += phase != "s" or worker < 0
+        elif before[0] == worker:
+            lost[_ONE_THREAD] += 1
         else:
-            lost_flows += phase != "s" or worker < 0
-        if phase == "f":
-            open_flows.pop(flow, None)
-        elif worker >= 0:
-            open_flows[flow] = (worker, t)
-    return lost_flows
+            spans.message(FLOW, before[0], before[1], worker, t)
+        if phase != "f" and worker >= 0:
+            open_flows[flow] = (worker, t, phase == "t" and before is not None)
+    lost[_ONE_END] += sum(not is_read for *_, is_read in open_flows.values())
+    return +lost
 
 
 def _meaning(kind: int, name: str) -> tuple[ActivityType, int]:
@@ -172,7 +180,10 @@ def _intervals(rank: Rank, tolerance_ns: int, odd: ThreadFindings, steps: re.Pat
     rows = log.rows_of(OP, CALL, PYTHON, ANNOTATION, SLICE)
     is_step = np.array([bool(STEP.match(name) or (steps and steps.search(name))) for name in log.names], np.bool_)
     stepping = is_step[log.name[rows]] & np.isin(log.kind[rows], [ANNOTATION, OP])
-    rows = rows[(log.t[rows] < log.end[rows]) & ~stepping]
+    rows = rows[~stepping]
+    takes_time = log.t[rows] < log.end[rows]
+    odd.instants += int((~takes_time).sum())
+    rows = rows[takes_time]
     worker = np.full(len(log.threads), -1, np.int64)
     for thread, number in rank.thread_workers.items():
         worker[thread] = number

@@ -381,6 +381,47 @@ def test_flows_of_other_chrome_traces_are_messages(tmp_path: Path) -> None:
     assert found.meta.dropped["flows with one end"] == 1
 
 
+def test_flows_of_other_chrome_traces_that_are_no_messages_are_counted(tmp_path: Path) -> None:
+    slices = [{"name": "a", "tid": tid, "ts": 0, "dur": 90} for tid in (1, 2)]
+    # Per flow: letters, threads and times. Thread 9 does nothing.
+    flows = {
+        "message": [("s", 1, 1), ("t", 2, 2), ("f", 1, 3)],
+        "began twice": [("s", 1, 4), ("s", 1, 5), ("f", 2, 6)],
+        "never read": [("s", 1, 7)],
+        "never sent": [("f", 2, 8)],
+        "from nobody": [("s", 9, 9), ("f", 2, 10)],
+        "to itself": [("s", 1, 11), ("f", 1, 12)],
+    }
+    events = [
+        {"ph": phase, "id": name, "tid": tid, "ts": ts} for name, ends in flows.items() for phase, tid, ts in ends
+    ]
+    found = trace_of(tmp_path, [*slices, *events])
+    ((_, table),) = found.events()
+    assert sum(row["kind"] == "send" for row in table.to_pylist()) == 3
+    assert found.meta.dropped == {"flows with one end": 5, "flows within a thread": 1}
+
+
+def test_processes_of_other_chrome_traces_stay_apart(tmp_path: Path) -> None:
+    threads = ((10, 1, 9), (20, 1, 5), (30, 1, 4), (10, 2, 3))
+    found = trace_of(tmp_path, [{"pid": pid, "tid": tid, "ts": 0, "dur": dur} for pid, tid, dur in threads])
+    workers = [(row["process"], row["name"]) for row in found.workers.to_pylist()]
+    assert workers == [
+        (0, "rank 0 process 10 main thread"),
+        (1, "rank 0 process 20 thread 1"),
+        (2, "rank 0 process 30 thread 1"),
+        (0, "rank 0 process 10 thread 2"),
+    ]
+
+
+def test_activities_that_take_no_time_are_counted(tmp_path: Path) -> None:
+    instant, lasting = {"name": "a", "ts": 2, "dur": 0}, {"name": "b", "ts": 1, "dur": 5}
+    for kind in ({}, {"cat": "cpu_op"}):
+        found = trace_of(tmp_path, [lasting | kind, instant | kind, instant | kind])
+        assert found.meta.dropped == {"activities that take no time": 2}
+        with pytest.raises(TraceFormatError, match="no event that takes time"):
+            trace_of(tmp_path, [instant | kind])
+
+
 def test_begins_and_ends_of_other_chrome_traces_are_slices(tmp_path: Path) -> None:
     halves = [("B", 1, "outer"), ("B", 2, "inner"), ("E", 5, None), ("E", 9, None), ("E", 11, None), ("B", 12, "open")]
     found = trace_of(tmp_path, [{"ph": phase, "ts": ts, "name": name} for phase, ts, name in halves])
