@@ -84,6 +84,9 @@ def spans(
         _refuse_options(policy, are_given=bool(sync or request or against or out or slowest))
         _compare(traces, policy, top, form)
         return
+    if slowest is not None and (out is None or request is not None):
+        message = "--slowest says which requests --out keeps, instead of --request."
+        raise InvalidParameterError(message, "Give --out DIR with one of both.")
     from pag_graph.diagnosis.spans.answer import answer
 
     with (

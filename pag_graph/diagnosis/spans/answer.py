@@ -108,7 +108,9 @@ class SpanAnswer:
         if slowest is not None:
             chosen = able[np.argsort(-self.sums.latency[able], kind="stable")[:slowest]]
         elif request is not None:
-            chosen = np.flatnonzero(rows["trace"].to_numpy() == _trace_code(self.requests, request))
+            # One whose root is missing, too; but what takes no time is no epoch.
+            of_trace = rows["trace"].to_numpy() == _trace_code(self.requests, request)
+            chosen = np.flatnonzero(of_trace & (rows["latency"].to_numpy() > 0))
         else:
             chosen = able
         return write_requests(self.requests, rows, np.sort(chosen), target, replace=replace)

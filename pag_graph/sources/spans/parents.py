@@ -150,7 +150,9 @@ def _resolved(table: SpanTable, rows_kept: I64, client_of: dict[int, int]) -> tu
     stays[list(client_of)] = False
     targets = table.spans.select("trace", "id").with_row_index("target").filter(pl.Series(stays))
     joined = references.join(targets, on=["trace", "id"], how="left", maintain_order="left")
-    in_vain = joined.filter(pl.col("target").is_null() & (pl.col("type") != LINK))["row"].unique().to_numpy()
+    # An id of zeros says that there is no parent, unless a span has it.
+    names_parent = (pl.col("type") != LINK) & (pl.col("id").str.strip_chars("0") != "")
+    in_vain = joined.filter(pl.col("target").is_null() & names_parent)["row"].unique().to_numpy()
     joined = joined.drop_nulls("target").select("row", "type", "order", "target")
     return _halved(table, joined, client_of), in_vain.astype(np.int64), foreign
 

@@ -164,6 +164,25 @@ def test_a_trace_that_is_not_there_is_an_error() -> None:
         pass
 
 
+def test_a_trace_is_kept_without_its_requests_that_take_no_time(tmp_path: Path, run_pag: RunPag) -> None:
+    file, out = tmp_path / "spans.json", tmp_path / "kept"
+    spans = [span("1", None, 0, 0), span("2", None, 5, 25), replace(span("3", None, 9, 9), trace="e")]
+    file.write_bytes(zipkin(spans))
+    assert run_pag("spans", file, "--request", spans[0].trace, "--out", out)[0] == 0
+    windows = json.loads(run_pag("info", out / "pag", "--format", "json")[1])["epochs"]
+    assert [row["span_ns"] for row in windows if row["role"] == "round"] == [20_000]
+    code, _, errors = run_pag("spans", file, "--request", "e", "--out", out, "--replace")
+    assert code == 3
+    assert "No request takes any time" in errors
+
+
+def test_options_that_would_be_ignored_are_refused(tmp_path: Path, run_pag: RunPag) -> None:
+    for options in (("--slowest", 2), ("--slowest", 2, "--request", "1", "--out", tmp_path / "kept")):
+        code, _, errors = run_pag("spans", SAMPLE, *options)
+        assert code == 2
+        assert "--slowest says which requests --out keeps" in " ".join(errors.split())
+
+
 def test_requests_of_which_none_has_its_root_are_told_and_not_summed(tmp_path: Path, run_pag: RunPag) -> None:
     file = tmp_path / "spans.json"
     file.write_bytes(zipkin([span("1", "ff", 0, 9), span("2", "fe", 0, 40), span("3", "2", 10, 20)]))

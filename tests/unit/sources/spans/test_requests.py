@@ -235,6 +235,9 @@ def test_double_ids_circles_and_orphans_are_findings(tmp_path: Path) -> None:
     orphan = requests_of([span("1", None, 0, 30), span("2", "9", 5, 10), span("3", "2", 6, 7)], tmp_path)
     assert findings_of(orphan)["parent_missing"] == 1
     assert orphan.orphan.tolist() == [False, True]
+    zeros = requests_of([span("1", "0000000000000000", 0, 30), span("2", "1", 5, 10)], tmp_path)
+    assert "parent_missing" not in findings_of(zeros)
+    assert zeros.orphan.tolist() == [False]
     roots = requests_of([span("1", None, 0, 30), span("2", None, 5, 10)], tmp_path)
     assert findings_of(roots)["many_roots"] == 1
     assert roots.count == 2
