@@ -37,12 +37,10 @@ def torch(
     Example: pag torch traces/ --step 7
     """
     from pag_graph.diagnosis.torch.answer import answer, text_lines
-    from pag_graph.sources.kineto.convert import trace_files
 
     quiet = form is not Format.TABLE
     with progress(quiet=quiet) as report, compiling("torch", quiet=quiet, report=report):
-        files = [file for path in traces for file in trace_files(path)]
-        torch_answer = answer(files, step=step, steps=steps, folder=out, replace=replace, progress=report)
+        torch_answer = answer(traces, step=step, steps=steps, folder=out, replace=replace, progress=report)
     if form is Format.JSON:
         print_json(torch_answer.facts())
     elif form is Format.CSV:

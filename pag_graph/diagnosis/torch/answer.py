@@ -67,7 +67,7 @@ class TorchAnswer:
 
 
 def answer(
-    files: Sequence[Path],
+    places: Sequence[Path],
     *,
     step: int | None = None,
     steps: str | None = None,
@@ -80,8 +80,8 @@ def answer(
 
     Parameters
     ----------
-    files
-        One trace per rank.
+    places
+        Traces, one per rank, or folders of them.
     step
         The step to look at; all of them if absent.
     steps
@@ -105,7 +105,7 @@ def answer(
     InvalidParameterError
         If there is no such step.
     """
-    mapped = map_files(files, steps=steps, progress=progress)
+    mapped = map_files(places, steps=steps, progress=progress)
     if folder is None:
         with temporary_results() as place:
             return _answer_of_run(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)

@@ -25,7 +25,7 @@ from pag_graph.sources.kineto.streams import StreamFindings, write_streams
 from pag_graph.sources.kineto.threads import ThreadFindings, write_flows, write_threads
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.meta import TraceMeta, TraceSource
-from pag_graph.store.safe_files import check_regular
+from pag_graph.store.safe_files import check_folder
 from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
@@ -62,19 +62,20 @@ class Mapped:
         return event_tables(self.spans, self.offsets, self.steps.rows(), first_epoch=self.steps.first)
 
 
-def trace_files(source: Path) -> list[Path]:
-    """Return the traces that a path names: itself, or the files of a folder by name that look like Chrome traces."""
-    if source.is_dir():
-        files = sorted(file for file in source.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
-        check_regular(files)
-        return [file for file in files if looks_like_events(file) is None]
-    return [source]
+def _trace_files(source: Path) -> tuple[list[Path], dict[Path, str]]:
+    """Return the traces that a path names, itself or those of a folder by name; and why other JSON of it is none."""
+    if not source.is_dir():
+        return [source], {}
+    check_folder(source)
+    files = sorted(file for file in source.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
+    reasons = {file: reason for file in files if (reason := looks_like_events(file)) is not None}
+    return [file for file in files if file not in reasons], reasons
 
 
 def mismatch(source: Path) -> str | None:
     """Say why `source` holds no Chrome trace; None if it looks as if it did."""
     if source.is_dir():
-        return None if trace_files(source) else "a folder without a Chrome trace (.json, .json.gz)"
+        return None if _trace_files(source)[0] else "a folder without a Chrome trace (.json, .json.gz)"
     return looks_like_events(source)
 
 
@@ -100,7 +101,7 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
     TraceFormatError
         If a file holds no events, or two are of one rank.
     """
-    mapped = map_files(trace_files(source))
+    mapped = map_files([source])
     write_mapped(mapped, target, replace=replace)
     return mapped.meta
 
@@ -139,14 +140,14 @@ def write_mapped(mapped: Mapped, target: Path, *, replace: bool = False) -> None
 
 @without_collector()
 def map_files(
-    files: Sequence[Path], *, steps: str | None = None, progress: Callable[[str, int, int], None] | None = None
+    places: Sequence[Path], *, steps: str | None = None, progress: Callable[[str, int, int], None] | None = None
 ) -> Mapped:
     """Read the traces of all ranks and map them.
 
     Parameters
     ----------
-    files
-        One per rank.
+    places
+        Files, one per rank, or folders of them.
     steps
         A regular expression: annotations of the main thread that are steps, where the profiler was told of none.
     progress
@@ -164,8 +165,10 @@ def map_files(
     InvalidParameterError
         If `steps` is no regular expression.
     """
+    named = [_trace_files(place) for place in places]
+    files = [file for traces, _ in named for file in traces]
     if not files:
-        message = "There is no trace."
+        message = f"There is no trace at {', '.join(map(str, places)) or 'no place'}."
         raise TraceFormatError(message, "Give files that torch.profiler wrote (.json, .json.gz).")
     pattern = _pattern(steps)
     logs = []
@@ -185,6 +188,11 @@ def map_files(
     origin = min(int(rank.log.t.min()) for rank in ranks)
     finish = max(int(rank.log.end.max()) for rank in ranks)
     spans, operators, tables = Spans(), Operators(), [*guessed, *(_log_findings(rank.log) for rank in ranks)]
+    tables += [
+        findings("file_left_out", Severity.WARNING, f"not read: {reason}", file=file.name)
+        for _, left_out in named
+        for file, reason in left_out.items()
+    ]
     for rank in ranks:
         rank.origin = origin
         if pattern is not None:

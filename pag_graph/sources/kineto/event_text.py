@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -237,10 +236,11 @@ def looks_like_events(file: Path) -> str | None:
     """Say why a file holds no events of a Chrome trace; None if it looks as if it did."""
     try:
         with file.open("rb") as raw:
-            begin = raw.read(2)
-            raw.seek(0)
-            head = (gzip.GzipFile(fileobj=raw) if begin == _GZIP else raw).read(1 << 16)
-    except (OSError, EOFError, zlib.error):
+            head = raw.read(_PIECE)
+        if head.startswith(_GZIP):
+            # What is cut short is read as far as it goes.
+            head = zlib.decompressobj(_GZIP_MEMBER).decompress(head, _PIECE)
+    except (OSError, zlib.error):
         return "it cannot be read, or is damaged from its beginning on"
     text = np.frombuffer(head.lstrip(), np.uint8)
     if not len(text) or text[0] not in b"{[":

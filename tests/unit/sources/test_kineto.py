@@ -422,6 +422,37 @@ def test_activities_that_take_no_time_are_counted(tmp_path: Path) -> None:
             trace_of(tmp_path, [instant | kind])
 
 
+def test_files_of_a_folder_that_are_not_read_are_findings(tmp_path: Path) -> None:
+    event = {"ph": "X", "name": "f", "pid": 1, "tid": 1, "ts": 0, "dur": 4}
+    trace = json.dumps({"traceEvents": [event] * 50}).encode()
+    files = {
+        "rank-0.json": trace,
+        "rank-1.json": b"",
+        "rank-2.json.gz": gzip.compress(trace)[:-9],
+        "rank-3.json.gz": b"\x1f\x8b no gzip",
+        "config.json": b'{"steps": 3}',
+        "notes.txt": b"",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    found = map_files([tmp_path])
+    assert [rank.number for rank in found.ranks] == [0, 2]
+    told = [(row["finding"], row["file"], row["action"]) for row in found.findings.to_pylist()]
+    assert [row for row in told if row[0] == "file_left_out"] == [
+        ("file_left_out", "config.json", "not read: it is JSON without `traceEvents`"),
+        ("file_left_out", "rank-1.json", "not read: it is no JSON"),
+        (
+            "file_left_out",
+            "rank-3.json.gz",
+            "not read: it cannot be read, or is damaged from its beginning on",
+        ),
+    ]
+    assert ("trace_truncated", "rank-2.json.gz") in [row[:2] for row in told]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TraceFormatError, match="There is no trace at .*empty"):
+        map_files([tmp_path / "empty"])
+
+
 def test_begins_and_ends_of_other_chrome_traces_are_slices(tmp_path: Path) -> None:
     halves = [("B", 1, "outer"), ("B", 2, "inner"), ("E", 5, None), ("E", 9, None), ("E", 11, None), ("B", 12, "open")]
     found = trace_of(tmp_path, [{"ph": phase, "ts": ts, "name": name} for phase, ts, name in halves])
