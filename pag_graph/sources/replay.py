@@ -29,8 +29,8 @@ from pag_graph.store.in_place import refusals, whole_folder
 from pag_graph.store.log import TraceLog, column
 from pag_graph.store.meta import write_meta
 from pag_graph.store.trace import Trace, check_trace_place, write_table
-from pag_graph.store.trace_columns import conform
-from pag_graph.store.trace_files import EVENTS, FINDINGS, META
+from pag_graph.store.trace_columns import FARTHEST_NS, conform
+from pag_graph.store.trace_files import EVENTS, FINDINGS, INPUTS, META
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,7 +151,8 @@ def replay(
     if flush_every_s <= 0 or (speed is not None and speed <= 0):
         message = "Speed and the time between two files must be more than 0."
         raise InvalidParameterError(message)
-    opened, every_ns = Trace.open(trace), round(flush_every_s * 1e9 * (speed or 1.0))
+    # No trace is longer than that, however fast it is written once more.
+    opened, every_ns = Trace.open(trace), round(min(flush_every_s * 1e9 * (speed or 1.0), FARTHEST_NS))
     if isinstance(to, str) and to.startswith(SCHEME):
         if token_file is None:
             message = f"{to} takes only what comes with a token."
@@ -176,13 +177,15 @@ class _Clock(NamedTuple):
 
 
 def _describe(trace: Trace, folder: Path) -> None:
-    """Write what a recorder writes before the first event."""
+    """Write what a recorder writes before the first event, and when input was due, which it writes in portions."""
     for name in (EVENTS, _HIDDEN):
         (folder / name).mkdir()
     for name, table in (("operators", trace.operators), ("channels", trace.channels), ("workers", trace.workers)):
         write_table(folder / f"{name}.parquet", table)
     if (trace.path / FINDINGS).is_file():
         shutil.copyfile(trace.path / FINDINGS, folder / FINDINGS)
+    if (trace.path / INPUTS).is_dir():
+        shutil.copytree(trace.path / INPUTS, folder / INPUTS)
     write_meta(dataclasses.replace(trace.meta, complete=False), folder / META)
 
 

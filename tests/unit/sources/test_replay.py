@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from pag_graph import samples
+from pag_graph import api, samples
 from pag_graph.cli.app import app
 from pag_graph.errors import InvalidParameterError, StoreExistsError
 from pag_graph.sources.replay import replay, speed_of
@@ -51,6 +51,17 @@ def test_the_same_events_are_written(tmp_path: Path, speed: float | None) -> Non
         begin, end = (choose(written.events(["t_ns"])["t_ns"].to_pylist()) for choose in (min, max))
         assert (end - begin) / 1e9 / speed <= report.duration_s <= (end - begin) / 1e9 / speed + 0.001
         assert report.late_max_ns == 0
+
+
+def test_when_input_was_due_is_written_too(tmp_path: Path) -> None:
+    replay(samples.path("elastic"), tmp_path / "out", speed=None)
+    assert api.latency(tmp_path / "out").table.equals(api.latency(samples.path("elastic")).table)
+
+
+@pytest.mark.parametrize("speed", [1e11, 1e300])
+def test_a_speed_beyond_all_clocks_is_as_fast_as_possible(tmp_path: Path, speed: float) -> None:
+    source = Trace.open(samples.path("skewed"))
+    assert replay(source.path, tmp_path / "out", speed=speed).events == source.rows
 
 
 def test_files_come_in_their_order_and_the_end_last(tmp_path: Path) -> None:
