@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import orjson
 
@@ -59,7 +60,7 @@ def form_of(file: Path) -> str | None:
     Only its first 64 KiB are looked at; what does not keep to it is refused when it is read.
     """
     try:
-        head = next(decode(file, stopped=lambda _: None), b"")[:_HEAD]
+        head = next(_decoded(file, []), b"")[:_HEAD]
     except OSError:
         return None
     if _is_binary(head):
@@ -136,8 +137,7 @@ def _read_all(sources: Sequence[Path], form: str | None, rows: SpanRows) -> tupl
     names = {file: form or form_of(file) for file in files}
     unknown = next((file for file, name in names.items() if name is None), None)
     if unknown is not None:
-        message = f"{unknown} is in none of the formats {', '.join(FORMS)}."
-        raise TraceFormatError(message, "Give files of Jaeger JSON, OTLP or Zipkin v2.", {"file": str(unknown)})
+        _refuse_unknown(unknown)
     chosen, tables = str(names[files[0]]), []
     for file in files:
         if names[file] != chosen:
@@ -154,6 +154,26 @@ def _read_all(sources: Sequence[Path], form: str | None, rows: SpanRows) -> tupl
         for reason, count in rows.dropped.items()
     ]
     return chosen, FORMS[chosen].tick_ns, tables
+
+
+def _refuse_unknown(file: Path) -> NoReturn:
+    """Say why a file that was named is in none of the formats."""
+    stops: list[Stopped] = []
+    try:
+        head = next(_decoded(file, stops), b"")
+    except OSError as error:
+        raise TraceFormatError(*unreadable(file, "spans", error)) from error
+    message = f"{file} is in none of the formats {', '.join(FORMS)}."
+    if not head:
+        message = f"{file} holds nothing: it is {stops[0].reason if stops else 'empty'}."
+    raise TraceFormatError(message, "Give files of Jaeger JSON, OTLP or Zipkin v2.", {"file": str(file)})
+
+
+def _decoded(file: Path, stops: list[Stopped]) -> Iterator[bytes]:
+    """Yield the content of a file without the mark of its encoding that some programs write before JSON."""
+    pieces = decode(file, stopped=stops.append)
+    yield next(pieces, b"").removeprefix(codecs.BOM_UTF8)
+    yield from pieces
 
 
 def read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
@@ -180,7 +200,7 @@ def read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
     """
     stops: list[Stopped] = []
     try:
-        pieces = _checked(file, decode(file, stopped=stops.append))
+        pieces = _checked(file, _decoded(file, stops))
         head = next(pieces, b"")
         if name == otlp_json.FORMAT and _is_binary(head[:_HEAD]):
             damaged = sum(otlp_protobuf.read(content, rows) for content in otlp_protobuf.slices(head, pieces))

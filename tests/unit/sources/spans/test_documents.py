@@ -124,3 +124,37 @@ def test_a_span_among_the_references_of_another_one_is_counted() -> None:
     jaeger_json.read({"traceID": "b1", "spans": [{**shown, "references": [{**shown, "spanID": "a2"}]}]}, jaeger)
     for rows in (otlp, jaeger):
         assert (rows.rows, rows.dropped) == (1, {"span_unreadable": 1})
+
+
+@pytest.mark.parametrize("name", ["jaeger", "otlp", "zipkin"])
+def test_a_mark_of_the_encoding_is_no_part_of_the_document(tmp_path: Path, name: str) -> None:
+    for mark in ("", "\ufeff"):
+        (tmp_path / f"{len(mark)}.json").write_bytes(mark.encode() + one_document(name))
+    plain, marked = (read_spans([tmp_path / f"{length}.json"]) for length in (0, 1))
+    assert files.form_of(tmp_path / "1.json") == name
+    assert marked.spans.equals(plain.spans)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"", "holds nothing: it is empty"), (b"\x1f\x8b no gzip", "holds nothing: it is damaged"), (b"a", "is in none of")],
+)
+def test_a_file_without_spans_is_told_what_it_is(tmp_path: Path, content: bytes, problem: str) -> None:
+    file = tmp_path / "spans.json"
+    file.write_bytes(content)
+    with pytest.raises(TraceFormatError, match=f"{file} {problem}"), files.read_parts([file]):
+        pass
+
+
+def test_a_file_that_may_not_be_read_is_not_said_to_have_another_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "spans.json"
+    file.write_bytes(one_document("zipkin"))
+
+    def refused(*_: Any, **__: Any) -> Iterator[bytes]:
+        raise PermissionError(13, "Permission denied", str(file))
+
+    monkeypatch.setattr(files, "decode", refused)
+    with pytest.raises(TraceFormatError, match="cannot be read as spans: .*Permission denied"), files.read_parts([file]):
+        pass
