@@ -84,9 +84,7 @@ def spans(
         _refuse_options(policy, are_given=bool(sync or request or against or out or slowest))
         _compare(traces, policy, top, form)
         return
-    if slowest is not None and (out is None or request is not None):
-        message = "--slowest says which requests --out keeps, instead of --request."
-        raise InvalidParameterError(message, "Give --out DIR with one of both.")
+    _check_selection(slowest, request, out)
     from pag_graph.diagnosis.spans.answer import answer
 
     with (
@@ -109,6 +107,12 @@ def _refuse_options(policy: Policy, *, are_given: bool) -> None:
     if are_given:
         message = f"The policy {policy} only compares: it takes no --sync, --request, --against, --out, --slowest."
         raise InvalidParameterError(message, "Leave out the policy, or the other options.", {"policy": str(policy)})
+
+
+def _check_selection(slowest: int | None, request: str | None, out: Path | None) -> None:
+    if slowest is not None and (out is None or request is not None):
+        message = "--slowest says which requests --out keeps, instead of --request."
+        raise InvalidParameterError(message, "Give --out DIR with one of both.")
 
 
 def _keep(span_answer: SpanAnswer, out: Path, selection: tuple[int | None, str | None], *, replace: bool) -> Path:

@@ -449,7 +449,7 @@ def test_files_of_a_folder_that_are_not_read_are_findings(tmp_path: Path) -> Non
     ]
     assert ("trace_truncated", "rank-2.json.gz") in [row[:2] for row in told]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TraceFormatError, match="There is no trace at .*empty"):
+    with pytest.raises(TraceFormatError, match=r"There is no trace at .*empty"):
         map_files([tmp_path / "empty"])
 
 

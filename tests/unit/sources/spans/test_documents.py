@@ -11,7 +11,7 @@ import pytest
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources.spans import documents, files, jaeger_json, otlp_json, otlp_protobuf
 from pag_graph.sources.spans.documents import records
-from pag_graph.sources.spans.files import FORMS
+from pag_graph.sources.spans.files import FORMS, read_parts
 from pag_graph.sources.spans.table import SpanRows
 from pag_graph.testing import span_traces
 from pag_graph.testing.span_traces import simulate
@@ -137,12 +137,16 @@ def test_a_mark_of_the_encoding_is_no_part_of_the_document(tmp_path: Path, name:
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(b"", "holds nothing: it is empty"), (b"\x1f\x8b no gzip", "holds nothing: it is damaged"), (b"a", "is in none of")],
+    [
+        (b"", "holds nothing: it is empty"),
+        (b"\x1f\x8b no gzip", "holds nothing: it is damaged"),
+        (b"a", "is in none of"),
+    ],
 )
 def test_a_file_without_spans_is_told_what_it_is(tmp_path: Path, content: bytes, problem: str) -> None:
     file = tmp_path / "spans.json"
     file.write_bytes(content)
-    with pytest.raises(TraceFormatError, match=f"{file} {problem}"), files.read_parts([file]):
+    with pytest.raises(TraceFormatError, match=f"{file} {problem}"), read_parts([file]):
         pass
 
 
@@ -156,5 +160,5 @@ def test_a_file_that_may_not_be_read_is_not_said_to_have_another_format(
         raise PermissionError(13, "Permission denied", str(file))
 
     monkeypatch.setattr(files, "decode", refused)
-    with pytest.raises(TraceFormatError, match="cannot be read as spans: .*Permission denied"), files.read_parts([file]):
+    with pytest.raises(TraceFormatError, match=r"cannot be read as spans: .*Permission denied"), read_parts([file]):
         pass
