@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import typing
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
@@ -10,9 +11,14 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.units import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_INT64 = (-(2**63), 2**63 - 1)
+_SHOWN = 60
+"""Letters of a value that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +112,37 @@ class Parameter:
             message = f"{flag} is {value!r}, and must be of type {self.item}."
             raise InvalidParameterError(message)
         kind = self.item if isinstance(self.item, type) else str
-        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        if fits or (kind is float and isinstance(value, int) and not isinstance(value, bool)):
-            return kind(value)
         try:
-            if isinstance(value, str) and kind is bool:
-                # As JSON, Python and shells write it.
-                return {"true": True, "false": False}[value.lower()]
-            if isinstance(value, str):
-                return kind(value)
-        except (ValueError, KeyError):
-            pass
-        message = f"{flag} is {value!r}, and must be of type {kind.__name__}."
-        raise InvalidParameterError(message)
+            converted = _as_kind(value, kind)
+        except (ValueError, KeyError, OverflowError) as error:
+            message = f"{flag} is {short(repr(value), _SHOWN)}, and must be of type {kind.__name__}."
+            raise InvalidParameterError(message) from error
+        if isinstance(converted, float) and not math.isfinite(converted):
+            message = f"{flag} is {value!r}, and must be finite."
+            raise InvalidParameterError(message)
+        if isinstance(converted, int) and not _INT64[0] <= converted <= _INT64[1]:
+            message = f"{flag} is {short(repr(value), _SHOWN)}, and must fit into 64 bits."
+            raise InvalidParameterError(message)
+        return converted
+
+
+def _as_kind(value: Any, kind: type) -> Any:
+    """Return a value as one of a type.
+
+    Raises
+    ------
+    ValueError
+        If it is none; a `KeyError` for truths, an `OverflowError` for numbers that no float is near.
+    """
+    fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if fits or (kind is float and isinstance(value, int) and not isinstance(value, bool)):
+        return kind(value)
+    if isinstance(value, str) and kind is bool:
+        # As JSON, Python and shells write it.
+        return {"true": True, "false": False}[value.lower()]
+    if isinstance(value, str):
+        return kind(value)
+    raise ValueError
 
 
 def parameters_of(dataclass: type | None) -> tuple[Parameter, ...]:

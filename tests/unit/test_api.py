@@ -77,6 +77,12 @@ def test_fields_are_given_one_by_one_or_all_at_once(pag: Pag) -> None:
         ({"between": (1, "2")}, "between is '2'"),
         ({"lin": 3}, "why has no parameter 'lin'"),
         ({"lines": "many"}, "must be of type int"),
+        # No JSON has the first ones, and no kernel takes the others.
+        ({"above": "nan"}, "above is 'nan', and must be finite"),
+        ({"above": float("inf")}, "above is inf, and must be finite"),
+        ({"above": 10**400}, "must be of type float"),
+        ({"lines": 2**63}, "lines is 9223372036854775808, and must fit into 64 bits"),
+        ({"lines": "9" * 5_000}, "must be of type int"),
     ],
 )
 def test_a_wrong_value_is_an_error_with_a_type(pag: Pag, choice: dict[str, Any], said: str) -> None:
