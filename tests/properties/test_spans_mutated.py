@@ -27,7 +27,7 @@ from pag_graph.sources.spans.convert import convert, convertible
 from pag_graph.sources.spans.files import FORMS as READERS
 from pag_graph.sources.spans.files import form_of, read_file
 from pag_graph.sources.spans.request_parts import request_rows
-from pag_graph.sources.spans.table import SpanRows
+from pag_graph.sources.spans.span_rows import SpanRows
 from pag_graph.testing.span_traces import simulate
 from tests.support.mutated import mutate_bytes, mutate_value, tries
 from tests.support.simulated_spans import FORMS, read_spans, requests

@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.sources.spans import jaeger_json
-from pag_graph.sources.spans.table import SpanRows
+from pag_graph.sources.spans.span_rows import SpanRows
 
 if TYPE_CHECKING:
     from pag_graph.sources.spans.table import SpanTable

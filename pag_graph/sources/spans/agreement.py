@@ -48,7 +48,20 @@ class Agreed(NamedTuple):
 
 
 def recorded_columns(table: SpanTable, kin: Family) -> Columns:
-    """Return spans as recorded, one element per span of `kin`, in its order; times are nanoseconds since 1970."""
+    """Return spans as recorded, before any clock is moved.
+
+    Parameters
+    ----------
+    table
+        The spans.
+    kin
+        Which of them stand, and whose children they are.
+
+    Returns
+    -------
+    Columns
+        One element per span of `kin`, in its order; times are nanoseconds since 1970.
+    """
     columns = [table.spans[name].to_numpy()[kin.row].astype(np.int64) for name in ("start", "end", "kind", "process")]
     start, end, kind, process = columns
     return Columns(start, end, kind, process, kin.parent)
@@ -71,9 +84,21 @@ def stated_threads(table: SpanTable, kin: Family, process: I64) -> I64:
 def evidence(table: SpanTable, kin: Family, recorded: Columns) -> Evidence:
     """Return what the spans of whole traces say of clocks and threads.
 
+    Parameters
+    ----------
+    table, kin
+        The spans, and which of them stand.
+    recorded
+        Their times (`recorded_columns`).
+
+    Returns
+    -------
+    Evidence
+        To be put together with that of other traces (`agree`).
+
     Notes
     -----
-    Spans of a thread have one clock, so that times are compared as they were recorded.
+    Spans of a thread have one clock, so that times are compared as they were recorded. O(n log n).
     """
     thread = stated_threads(table, kin, recorded.process)
     return Evidence(calls_between(table, recorded), _use_of_threads(thread, kin, recorded))

@@ -44,7 +44,25 @@ _ROWS_PER_SPAN: Final = 8
 
 
 def mismatch(source: Path, form: str) -> str | None:
-    """Say why `source` holds no spans of a format; None if it looks as if it did."""
+    """Say why `source` holds no spans of a format.
+
+    Parameters
+    ----------
+    source
+        A file, or a folder of files.
+    form
+        One of `FORMATS`.
+
+    Returns
+    -------
+    str or None
+        None if all its files look as if they were in this format; their beginnings are looked at.
+
+    Raises
+    ------
+    TraceFormatError
+        If a pipe, socket or device is there, or a folder cannot be listed.
+    """
     forms = {form_of(file) for file in span_files(source)}
     if forms == {form}:
         return None

@@ -71,13 +71,38 @@ def records(form: str, text: bytes, pieces: Iterator[bytes], *, slice_bytes: int
 def following(text: bytes, slice_bytes: int) -> int:
     """Return how many bytes to read next behind an element that has not ended.
 
-    An ever longer element is looked through anew each time: an eighth of it at least keeps that linear.
+    Parameters
+    ----------
+    text
+        What is there of the element.
+    slice_bytes
+        How many bytes it is at least.
+
+    Returns
+    -------
+    int
+        An ever longer element is looked through anew each time: an eighth of it at least keeps that linear.
     """
     return max(slice_bytes, len(text) // 8)
 
 
 def filled(text: bytes, pieces: Iterator[bytes], size: int) -> bytes:
-    """Return text with as many pieces behind it as make it `size` bytes long; less where they end."""
+    """Return text with pieces behind it, until it is long enough.
+
+    Parameters
+    ----------
+    text
+        What is there.
+    pieces
+        What follows; as many as are needed are taken.
+    size
+        Bytes to have at least.
+
+    Returns
+    -------
+    bytes
+        Whole pieces, so that it may be longer; shorter only where the pieces end, or one of them is empty.
+    """
     texts, length = [text], len(text)
     while length < size and (piece := next(pieces, b"")):
         texts.append(piece)

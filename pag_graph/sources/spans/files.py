@@ -14,7 +14,7 @@ from pag_graph.sources.collector import without_collector
 from pag_graph.sources.foreign_files import unreadable
 from pag_graph.sources.spans import jaeger_json, otlp_json, otlp_protobuf, zipkin_json
 from pag_graph.sources.spans.documents import SLICE, filled, following, records
-from pag_graph.sources.spans.table import SpanRows
+from pag_graph.sources.spans.span_rows import SpanRows
 from pag_graph.sources.spark.codecs import decode
 from pag_graph.store.capacity import lacking
 from pag_graph.store.findings import findings

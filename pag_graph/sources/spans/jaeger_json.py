@@ -31,7 +31,8 @@ from pag_graph.sources.spans.table import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pag_graph.sources.spans.table import Place, SpanRows
+    from pag_graph.sources.spans.span_rows import SpanRows
+    from pag_graph.sources.spans.table import Place
 
 FORMAT = "jaeger"
 TICK_NS = 1_000

@@ -236,6 +236,13 @@ def sender_is_elsewhere(requests: Requests, span: I64) -> Flags:
 def check_size(requests: int, lanes: int) -> None:
     """Refuse requests that are too many for one trace.
 
+    Parameters
+    ----------
+    requests
+        How many; each makes two epochs, one between it and the request before.
+    lanes
+        On how many lanes their spans lie together.
+
     Raises
     ------
     InvalidParameterError

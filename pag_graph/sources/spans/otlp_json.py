@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pag_graph.sources.spans.table import Place, SpanRows
+    from pag_graph.sources.spans.span_rows import SpanRows
+    from pag_graph.sources.spans.table import Place
 
     I64 = NDArray[np.int64]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pag_graph.sources.spans.table import SpanRows
+    from pag_graph.sources.spans.span_rows import SpanRows
 
     I64 = NDArray[np.int64]
     U8 = NDArray[np.uint8]

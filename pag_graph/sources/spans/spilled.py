@@ -23,7 +23,20 @@ BUCKETS: Final = 1 << 12
 
 
 def in_portions(sizes: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
-    """Return ranges of what has some sizes that are at most so large each, or have one that is not empty.
+    """Divide things that follow each other into portions that are not too large.
+
+    Parameters
+    ----------
+    sizes
+        One element per thing, in order.
+    most
+        How large a portion may be; one thing alone may be larger.
+
+    Returns
+    -------
+    list of (low, high)
+        Places from one until before another, which cover all without a gap; one portion of nothing where there is
+        nothing.
 
     Examples
     --------
@@ -151,7 +164,18 @@ class Spill:
         return in_portions(self._sizes, most)
 
     def read(self, low: int, high: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return spans and references of a range of buckets, in the order in which they were added.
+        """Return spans and references of a range of buckets.
+
+        Parameters
+        ----------
+        low, high
+            From one bucket until before the other.
+
+        Returns
+        -------
+        spans, references
+            One row per span with its `row`, and one per reference by that `row`; both in the order in which they were
+            added.
 
         Raises
         ------

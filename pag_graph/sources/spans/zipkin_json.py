@@ -30,7 +30,8 @@ from pag_graph.sources.spans.table import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pag_graph.sources.spans.table import Place, SpanRows
+    from pag_graph.sources.spans.span_rows import SpanRows
+    from pag_graph.sources.spans.table import Place
 
 FORMAT = "zipkin"
 TICK_NS = 1_000

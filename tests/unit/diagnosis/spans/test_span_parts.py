@@ -14,7 +14,7 @@ import pytest
 from pag_graph.diagnosis.spans.answer import answer
 from pag_graph.diagnosis.spans.comparison import compared
 from pag_graph.errors import StoreError
-from pag_graph.sources.spans import convert, spilled, table
+from pag_graph.sources.spans import convert, span_rows, spilled
 from pag_graph.sources.spans.event_rows import LINKS
 from pag_graph.sources.spans.files import read_parts
 from pag_graph.store.trace import Trace
@@ -34,7 +34,7 @@ SECOND = 1_000_000_000
 @pytest.fixture(autouse=True)
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few spans be many."""
-    monkeypatch.setattr(table, "_CHUNK", 7)
+    monkeypatch.setattr(span_rows, "_CHUNK", 7)
     monkeypatch.setattr(convert, "_FILE_ROWS", 300)
 
 

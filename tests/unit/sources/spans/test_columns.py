@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from pag_graph.sources.spans import otlp_json, otlp_protobuf, zipkin_json
-from pag_graph.sources.spans.table import KINDS, SpanRows
+from pag_graph.sources.spans.span_rows import SpanRows
+from pag_graph.sources.spans.table import KINDS
 from pag_graph.testing.span_traces import otlp, simulate, zipkin
 from tests.support.mutated import mutate_value, tries
 

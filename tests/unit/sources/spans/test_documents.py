@@ -12,7 +12,7 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.sources.spans import documents, files, jaeger_json, otlp_json, otlp_protobuf
 from pag_graph.sources.spans.documents import records
 from pag_graph.sources.spans.files import FORMS, read_parts
-from pag_graph.sources.spans.table import SpanRows
+from pag_graph.sources.spans.span_rows import SpanRows
 from pag_graph.testing import span_traces
 from pag_graph.testing.span_traces import simulate
 from tests.support.simulated_spans import FORMS as WRITTEN

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from pag_graph.sources.spans import jaeger_json
-from pag_graph.sources.spans.table import SpanRows
+from pag_graph.sources.spans.span_rows import SpanRows
 from pag_graph.testing.span_traces import jaeger, simulate
 from tests.support.mutated import mutate_value, tries
 from tests.support.span_policies import random_trace
