@@ -55,12 +55,27 @@ def parquet_rows(file: Path) -> int:
 
 
 def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Read columns of a Parquet file, all where none are named, in pieces of at most `rows` rows; text is checked.
+    """Read columns of a Parquet file in pieces; text is checked.
+
+    Parameters
+    ----------
+    file
+        The file.
+    columns
+        Names of columns, all if absent; those that the file does not have are passed over.
+    rows
+        A piece has so many rows at most.
+
+    Yields
+    ------
+    RecordBatch
+        Rows in the order of the file. Of its schema nothing is kept but names and types.
 
     Raises
     ------
     TraceFormatError
-        If the file is absent or damaged, or a piece takes more memory than there is.
+        If the file is absent or damaged, holds more or fewer rows than its footer states, or a piece takes more memory
+        than there is. Pieces may have been yielded before.
     """
     rows_read = 0
     with _opened(file) as parquet:
@@ -89,14 +104,29 @@ def _opened(file: Path) -> Iterator[pq.ParquetFile]:
 
 
 def iter_frames(file: Path, columns: Schema, rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
-    """Read some columns of a Parquet file in pieces of `rows` rows; those of a row group's end may be shorter.
+    """Read some columns of a Parquet file in pieces; those of a row group's end may be shorter.
+
+    Parameters
+    ----------
+    file
+        The file.
+    columns
+        Names, and the type of each, to which a column is cast if none of its values changes. Whole numbers may be
+        stored as floats, with NaN for a gap.
+    rows
+        Rows of a piece.
+
+    Yields
+    ------
+    DataFrame
+        These columns in this order, rows in the order of the file.
 
     Raises
     ------
     TraceFormatError
         If the file is absent or damaged.
     SchemaError
-        If a column is absent, or holds what does not fit the type asked for.
+        If a column is absent (`MissingColumnError`), or holds what does not fit the type asked for.
     """
     _check_columns(file, columns)
     for batch in iter_batches(file, list(columns), rows):
@@ -159,12 +189,25 @@ def refuse_rows(frame: pl.DataFrame, condition: pl.Expr, *, file: Path, problem:
 
 
 def read_rows(file: Path, columns: Mapping[str, type[int | str]]) -> list[dict[str, Any]]:
-    """Read a small CSV file with a header, one dictionary per line, values converted to the given types.
+    """Read a small CSV file with a header.
+
+    Parameters
+    ----------
+    file
+        The file, in UTF-8.
+    columns
+        Names of the columns to read, and ``int`` or ``str`` for each; others are left out.
+
+    Returns
+    -------
+    list of dict
+        One per line: value by column. An absent text is empty.
 
     Raises
     ------
     TraceFormatError
-        If the file is absent, lacks a column, or has a line that does not fit.
+        If the file is absent or no CSV, lacks a column, or a line holds no whole number of 64 bits where one must be;
+        names the line.
     """
     try:
         with file.open(encoding="utf-8", newline="") as lines:
@@ -179,12 +222,24 @@ def read_rows(file: Path, columns: Mapping[str, type[int | str]]) -> list[dict[s
 
 
 def read_facts(file: Path, entries: Mapping[str, type[int | str]]) -> dict[str, Any]:
-    """Read a JSON object and check that it has the given entries with the given types.
+    """Read a JSON object and check some of its entries.
+
+    Parameters
+    ----------
+    file
+        The file, in UTF-8.
+    entries
+        Names of entries that must be there, and ``int`` or ``str`` for each; true and false are no numbers.
+
+    Returns
+    -------
+    dict
+        The whole object, other entries unchecked.
 
     Raises
     ------
     TraceFormatError
-        If the file is absent, is no JSON object, or an entry is absent or of another type.
+        If the file is absent, is no JSON object, or an entry is absent, of another type, or a number beyond 64 bits.
     """
     try:
         facts = parse_json(file.read_text(encoding="utf-8"))
@@ -225,7 +280,22 @@ def fingerprint(parts: Iterable[tuple[str, bytes | Path]]) -> str:
 
 
 def unreadable(file: Path, form: str, error: Exception) -> tuple[str, str, dict[str, object]]:
-    """Return what a `TraceFormatError` says of a file that is absent, damaged, or takes too much memory."""
+    """Return what a `TraceFormatError` says of a file that is absent, damaged, or takes too much memory.
+
+    Parameters
+    ----------
+    file
+        The file.
+    form
+        What it is to be, such as ``Parquet``.
+    error
+        What its reading raised; a MemoryError is told apart.
+
+    Returns
+    -------
+    message, hint, context
+        The arguments of the error.
+    """
     if isinstance(error, MemoryError):
         return (
             f"{file} takes more memory to read than there is: {error}.",

@@ -92,7 +92,23 @@ class Source:
         return f"{file.name}, line {_line(file, row)}"
 
     def refuse(self, is_refused: pl.Series, problem: str, hint: str | None = None) -> None:
-        """Refuse the first row that is marked; column names in braces become the row's values."""
+        """Refuse the first row that is marked, if there is one.
+
+        Parameters
+        ----------
+        is_refused
+            One truth value per row of `frame`; null marks nothing.
+        problem
+            What is wrong with the row, without a full stop. Names of columns in braces become its values, or
+            ``nothing`` where it has none.
+        hint
+            What to do about it.
+
+        Raises
+        ------
+        TraceFormatError
+            Names file and line of the row.
+        """
         rows = is_refused.fill_null(value=False).arg_true()
         if rows.len():
             index = int(rows[0])
@@ -101,6 +117,15 @@ class Source:
 
     def fail(self, index: int, problem: str, hint: str | None = None) -> NoReturn:
         """Refuse a row.
+
+        Parameters
+        ----------
+        index
+            Number of the row in `frame`, from 0.
+        problem
+            What is wrong with it, without a full stop.
+        hint
+            What to do about it.
 
         Raises
         ------
@@ -120,7 +145,24 @@ def schema(table: Table) -> dict[str, type[pl.DataType]]:
 
 
 def places(source: Source, indices: Sequence[int]) -> dict[int, str]:
-    """Name the places of many rows; each file is gone through once."""
+    """Name the places of many rows.
+
+    Parameters
+    ----------
+    source
+        The table.
+    indices
+        Numbers of rows in its `frame`, from 0; the same one may come again.
+
+    Returns
+    -------
+    dict
+        Per number: ``FILE, line N``, where the row begins as an editor counts; ``FILE, row N`` of a Parquet file.
+
+    Notes
+    -----
+    Of each file of CSV the lines are gone through once, up to the last one that is asked for.
+    """
     by_file: dict[int, list[int]] = {}
     for index in dict.fromkeys(indices):
         by_file.setdefault(int(source.frame["_file"][index]), []).append(index)

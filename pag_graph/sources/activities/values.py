@@ -25,7 +25,32 @@ _NUMBER = r"^([+-]?)(\d{1,19})(?:\.(\d+))?\s*(ns|us|µs|μs|ms|s|min|h)?$"
 
 
 def clean(table: Table, frame: pl.DataFrame, files: tuple[Path, ...], number: int) -> pl.DataFrame:
-    """Give a table as written, of the file with a number, its declared columns and types."""
+    """Give a table as people wrote it its declared columns and types.
+
+    Parameters
+    ----------
+    table
+        Which columns it may have, and which it must have.
+    frame
+        One row per row of a file, columns as the file calls them, and `_row`.
+    files, number
+        Files of the table, and which of them this is, from 0.
+
+    Returns
+    -------
+    DataFrame
+        The same rows in the same order, with the columns that `schema` says: times in nanoseconds, `end` also where the
+        file has `duration`, null where the file lacks a column.
+
+    Raises
+    ------
+    MissingColumnError
+        If a column is absent that the table must have.
+    TraceFormatError
+        If a column is unknown, comes twice, or is of a type that has no plain values; if a time has a point and no
+        unit; if `end` and `duration` are both there, or neither is; if a value is none of its column's, or absent where
+        one must be, or a time is 146 years from zero or more. Names the file, and the line where one row is to blame.
+    """  # noqa: DOC501  (what makes an error is taken for one)
     file = files[number]
     frame = frame.with_columns(_file=pl.lit(number, pl.Int64))
     source = Source(frame=frame, files=files)

@@ -91,7 +91,18 @@ class Calls:
         return self.activities[place] if place < len(self.activities) else None
 
     def between(self, low: int, high: int) -> Sequence[Activity]:
-        """Return those called from one instant until before another one, by their calls."""
+        """Return the activities that were called in a stretch of time.
+
+        Parameters
+        ----------
+        low, high
+            Nanoseconds: from one instant until before the other.
+
+        Returns
+        -------
+        sequence of Activity
+            In the order of their calls. Found by binary search.
+        """
         return self.activities[bisect_left(self.called, low) : bisect_left(self.called, high)]
 
 
@@ -142,7 +153,20 @@ class Rank:
         return self.thread_workers[int(log.thread[row])]
 
     def call_of(self, correlation: int, before: int) -> int:
-        """Return the row of the nearest call with a correlation that began before an instant; -1 without one."""
+        """Return the nearest call with a correlation that had begun at an instant.
+
+        Parameters
+        ----------
+        correlation
+            Number that Kineto gives to a call and to what it launched; others may have it again.
+        before
+            The instant, in nanoseconds.
+
+        Returns
+        -------
+        int
+            The call's row in the log: of several the one that began last; -1 without one.
+        """
         best = -1
         for row in self.call_rows.get(correlation, ()):
             t = self.log.t[row]

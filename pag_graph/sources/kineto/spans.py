@@ -78,7 +78,19 @@ class Spans:
             self.span_rows.append((worker, start, end, _CODE[kind], operator, inferred))
 
     def spans(self, worker: I64, start: I64, end: I64, kind: I64, operator: I64) -> None:
-        """Add many spans, one element per span in each column; `kind` are places in `ActivityType` (`type_code`)."""
+        """Add many spans, one element per span in each column.
+
+        Parameters
+        ----------
+        worker
+            Who did it.
+        start, end
+            Nanoseconds on the clock that all share; those that take no time are left out later, and counted (`frame`).
+        kind
+            What it was: places in `ActivityType` (`type_code`).
+        operator
+            For which operator; -1 for none.
+        """
         self.span_tables.append(np.stack([worker, start, end, kind, operator, np.zeros_like(start)], axis=1))
 
     def message(

@@ -41,9 +41,20 @@ class Steps:
 
 
 def find_steps(rank: Rank, pattern: re.Pattern[str]) -> list[tuple[int, int, int]]:
-    """Return annotations of the main thread whose names fit a pattern, by start: number from 1, start and end.
+    """Return the steps that annotations of the main thread mark.
 
-    Of those that lie inside each other the outer one is the step; times are nanoseconds.
+    Parameters
+    ----------
+    rank
+        With its log and main thread.
+    pattern
+        An annotation is a step if this is found in its name. Of those that lie inside each other the outer one is the
+        step.
+
+    Returns
+    -------
+    list of (number, start, end)
+        By start, numbered from 1; times are nanoseconds.
     """
     log = rank.log
     spans = sorted(

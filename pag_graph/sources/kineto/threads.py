@@ -137,6 +137,13 @@ def write_threads(
 def write_flows(rank: Rank, spans: Spans) -> Counter[str]:
     """Write the flows of a trace that is none of Kineto's as messages between threads.
 
+    Parameters
+    ----------
+    rank
+        Whose log has the flows.
+    spans
+        Where to write a message for each two events of a flow that follow each other on different threads.
+
     Returns
     -------
     Counter
