@@ -57,13 +57,14 @@ def find_steps(rank: Rank, pattern: re.Pattern[str]) -> list[tuple[int, int, int
         By start, numbered from 1; times are nanoseconds.
     """
     log = rank.log
-    spans = sorted(
+    spans = [
         (int(log.t[row]), int(log.end[row]))
         for row in log.rows_of(ANNOTATION, OP).tolist()
         if int(log.thread[row]) == rank.main and pattern.search(log.names[log.name[row]])
-    )
+    ]
     outer: list[tuple[int, int]] = []
-    for start, end in spans:
+    # Of those that begin together the longest lies around the others.
+    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
         if not outer or start >= outer[-1][1]:
             outer.append((start, end))
     return [(number, start, end) for number, (start, end) in enumerate(outer, 1)]

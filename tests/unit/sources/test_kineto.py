@@ -322,6 +322,20 @@ def test_who_calls_autograd_runs_functions_of_its_own_and_waits_between_them(tmp
     assert [row["t_ns"] for row in of_main if row["kind"] == "send"] == [20_000]
 
 
+def test_of_steps_that_begin_together_the_outer_one_is_the_step(tmp_path: Path) -> None:
+    steps = [("train step", 0, 100), ("forward step", 0, 40), ("forward step", 100, 20), ("train step", 100, 50)]
+    events = [{"cat": "user_annotation", "name": name, "ts": ts, "dur": dur} for name, ts, dur in steps]
+    events.append({"cat": "cpu_op", "name": "aten::mm", "ts": 10, "dur": 130})
+    file = tmp_path / "rank-0.json"
+    file.write_text(json.dumps({"traceEvents": [{"ph": "X", "pid": 1, "tid": 1, **event} for event in events]}))
+    (rank,) = map_files([file], steps="step$").ranks
+    zero = rank.origin
+    assert [(number, start - zero, end - zero) for number, start, end in rank.steps] == [
+        (1, 0, 100_000),
+        (2, 100_000, 150_000),
+    ]
+
+
 def test_messages_between_two_ranks_have_numbers_of_their_own(tmp_path: Path) -> None:
     def kernel(rank: int, name: str, ts: int, dur: int) -> dict[str, Any]:
         facts = {"Collective name": name, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 1}
