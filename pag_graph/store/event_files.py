@@ -171,7 +171,27 @@ def inspect(root: Path, name: str, status: os.stat_result | None) -> EventFile:
 
 
 def read_numbers(root: Path, file: EventFile, group: int) -> Numbers:
-    """Return the numbers of the events of a row group, of which its file's footer does not tell them."""
+    """Return the numbers of a row group's events, where the file's footer does not tell them; reads their column `seq`.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+    file
+        The file.
+    group
+        Number of the row group, from 0.
+
+    Returns
+    -------
+    Numbers
+        All 0 for a row group without rows.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is missing or damaged, its rows do not fit in memory, or an event has no number.
+    """
     where = str(root / file.name)
     with open_events(root, file.name) as parquet:
         table = read_groups(parquet, [group], ["seq"], where=where)

@@ -796,7 +796,20 @@ def _epochs(logs: list[list[_Item]], rounds: list[Row], end: int, lives: list[_L
 
 
 def inside_ns(edge: Row, start: int, end: int) -> int:
-    """Return for how many nanoseconds an edge lies inside a window; 0 outside of it."""
+    """Return for how many nanoseconds an edge lies inside a window.
+
+    Parameters
+    ----------
+    edge
+        Has `start_ns` and `duration_ns`.
+    start, end
+        Of the window, in nanoseconds.
+
+    Returns
+    -------
+    int
+        0 for one outside of it.
+    """
     begin: int = max(edge["start_ns"], start)
     finish: int = min(edge["start_ns"] + edge["duration_ns"], end)
     return max(0, finish - begin)

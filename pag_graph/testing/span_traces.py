@@ -365,7 +365,16 @@ def _by_resource(spans: Iterable[SimulatedSpan]) -> dict[tuple[str, str], list[S
 
 
 def otlp_protobuf(spans: Iterable[SimulatedSpan], *, lengths: bool = True) -> bytes:
-    """Return spans as protocol buffers: with lengths one export per host, without them one for all."""
+    """Return spans as protocol buffers of OTLP; times in nanoseconds.
+
+    Parameters
+    ----------
+    spans
+        In the order in which they are written, host by host.
+    lengths
+        Whether each host's export has its length before it (four bytes, big endian), as the collector's file exporter
+        writes them; without it all together are one export.
+    """
     exports = []
     for (service, host), members in _by_resource(spans).items():
         resource = b"".join(_message(1, _attribute(*pair)) for pair in (("service.name", service), ("host.name", host)))

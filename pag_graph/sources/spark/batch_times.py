@@ -43,7 +43,15 @@ class BatchTimes:
         }
 
     def add(self, query: str, ended: Ended) -> None:
-        """Take in a batch that has ended, of the stream with the id `query`; the oldest goes if there are too many."""
+        """Take in a batch that has ended; only the last 20 of a stream are remembered.
+
+        Parameters
+        ----------
+        query
+            The stream's id, which stays the same when its query is started again.
+        ended
+            The batch.
+        """
         self._ended.setdefault(query, deque(maxlen=_KEPT)).append(ended)
 
     def state(self) -> dict[str, Any]:
@@ -51,13 +59,21 @@ class BatchTimes:
         return {query: [list(batch) for batch in batches] for query, batches in self._ended.items()}
 
     def compared(self, query: str, took_ms: int) -> dict[str, Any]:
-        """Compare a batch that has taken so long at least with those that have ended.
+        """Compare a batch that is under way with those of its stream that have ended.
+
+        Parameters
+        ----------
+        query
+            The stream's id.
+        took_ms
+            How long the batch has taken so far, in milliseconds.
 
         Returns
         -------
         dict
             `usual_ms`, the median of the last 20 (None where fewer than 5 are known), `slow`, whether it has taken more
-            than twice that, and rows of the state then and now (None where nothing is known).
+            than twice that, and rows of the state after the last and the first of them, `state_rows` and
+            `state_rows_before` (None where nothing is known).
         """
         batches = self._ended.get(query, deque())
         usual = round(median(batch.took_ms for batch in batches)) if len(batches) >= _FEWEST else None

@@ -57,12 +57,19 @@ def stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:
 def id_of(value: Any, largest: int = LARGEST_ID) -> int:
     """Return the number of a thing: a job, a stage, a task.
 
+    Parameters
+    ----------
+    value
+        As an event has it: a number, or its digits.
+    largest
+        The largest that Spark can give.
+
     Raises
     ------
     ValueError
-        If it is below 0 or above `largest`, which Spark cannot have given.
+        If it is below 0 or above `largest`, or a text without a number.
     TypeError
-        If it is no number at all.
+        If it is neither a number nor a text.
     """
     number = int(value)
     if not 0 <= number <= largest:

@@ -35,7 +35,16 @@ class ExecutorMemory:
         self._tasks: dict[str, int] = {}
 
     def add(self, executor: Any, stated: dict[str, Any]) -> None:
-        """Take in the peaks of an executor: ``Executor Metrics`` of an event, in bytes, its GC in milliseconds."""
+        """Take in the peaks of an executor that an event states.
+
+        Parameters
+        ----------
+        executor
+            The executor's id; ``driver`` for the driver.
+        stated
+            ``Executor Metrics`` of the event, in bytes, its garbage collection in milliseconds. Nothing is taken in
+            where nobody looked at the heap; values that are no sizes are counted in `odd_values`.
+        """
         if stated.get("JVMHeapMemory") in _UNSAMPLED and not stated.get("TotalGCTime"):
             # Most tasks end before they are sampled.
             return
@@ -48,7 +57,15 @@ class ExecutorMemory:
                 peaks[place] = peak
 
     def add_task(self, executor: Any, peak: Any) -> None:
-        """Take in what a task held for its execution at most, in bytes; it is measured whatever its length."""
+        """Take in what a task held for its execution at most; it is measured whatever the task's length.
+
+        Parameters
+        ----------
+        executor
+            Where the task ran.
+        peak
+            In bytes; what is no size is passed over.
+        """
         name = str(executor)
         if type(peak) is int and 0 <= peak <= LARGEST and peak >= self._tasks.get(name, 0):
             self._tasks[name] = peak

@@ -62,7 +62,15 @@ def find_extent(log: SparkLog, findings: list[LogFinding]) -> tuple[int, int]:
 
 
 def within(t: int | None, origin: int, end: int) -> int | None:
-    """Return a time, moved to the nearer bound if it lies outside; None for None."""
+    """Return a time, moved to the nearer bound if it lies outside.
+
+    Parameters
+    ----------
+    t
+        The time; None stays None.
+    origin, end
+        The bounds, in the same unit (`find_extent`).
+    """
     return None if t is None else min(max(t, origin), end)
 
 

@@ -182,12 +182,28 @@ def _response(server: str, path: str) -> Any:
 
 
 def spool(source: Any, out: IO[bytes], most: int, what: str) -> int:
-    """Copy a stream piece by piece, and return its length.
+    """Copy a stream piece by piece.
+
+    Parameters
+    ----------
+    source
+        Has ``read(size)``.
+    out
+        Where to.
+    most
+        How many bytes it may have.
+    what
+        What it is, for the message.
+
+    Returns
+    -------
+    int
+        How many bytes it had.
 
     Raises
     ------
     TraceFormatError
-        If it is larger than it may be.
+        If it is larger than it may be. What was read before stays written.
     """
     size = 0
     while piece := source.read(_PIECE):

@@ -222,7 +222,20 @@ CACHED: dict[str, Any] = {"rdd": _I, "blocks": _I, "evicted": _I, "times": _I}
 
 
 def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
-    """Return rows as a table of a schema; what a row lacks is null, and what the schema lacks is left out."""
+    """Return rows as a table of a schema.
+
+    Parameters
+    ----------
+    schema
+        Columns and their types, such as `MEMORY`.
+    rows
+        What a row lacks is null, and what the schema lacks is left out.
+
+    Returns
+    -------
+    DataFrame
+        One row per row, in order, with all columns of the schema.
+    """
     columns: dict[str, list[Any]] = {name: [] for name in schema}
     for row in rows:
         for name, column in columns.items():

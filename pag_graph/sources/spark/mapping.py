@@ -118,7 +118,20 @@ def map_schedule(schedule: Schedule, trace_id: str) -> Mapped:
 
 
 def finding_table(found: list[LogFinding], file: str) -> pa.Table:
-    """Return findings about a log as a table, one row per finding; `file` is the log's name."""
+    """Return findings about a log as a table.
+
+    Parameters
+    ----------
+    found
+        The findings.
+    file
+        Name of the log, the same for all.
+
+    Returns
+    -------
+    Table
+        Rows of `PAG_FINDINGS`, one per finding, in order.
+    """
     tables = [
         make_findings(
             finding.finding,

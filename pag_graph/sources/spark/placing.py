@@ -62,7 +62,22 @@ class Core:
 
 
 def stated_cores(log: SparkLog, executor: str, registered: int | None) -> int:
-    """Return how many cores an executor has: as it registered, else as settings say, else 0, which is unknown."""
+    """Return how many cores an executor has, as far as it is stated.
+
+    Parameters
+    ----------
+    log
+        Its settings count where the executor does not tell: ``local[N]`` in local mode, else ``spark.executor.cores``.
+    executor
+        The executor's id; ``driver`` in local mode.
+    registered
+        With how many it registered; None or 0 where the log does not say.
+
+    Returns
+    -------
+    int
+        0 where nothing says it.
+    """
     if registered:
         return registered
     if executor == "driver":

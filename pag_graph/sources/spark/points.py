@@ -108,9 +108,19 @@ class Places:
         self._ends = [np.array([schedule.jobs[j].end_ns for j in lane.jobs]) for lane in schedule.lanes]
 
     def stretch(self, lane: int, t: int) -> int:
-        """Return the stretch of a lane that an instant `t` lies in: 2k + 1 within job k, else 2k before it.
+        """Return the stretch of a lane that an instant lies in: 2k + 1 within the lane's job k, else 2k before it.
 
-        The instant of a job's end is its own. Takes the logarithm of the lane's jobs.
+        Parameters
+        ----------
+        lane
+            The lane, from 0.
+        t
+            The instant, in nanoseconds from the origin. That of a job's end is the job's own; where the next one begins
+            then, it is still that of the first.
+
+        Notes
+        -----
+        O(log n) in the lane's jobs.
         """
         before = int(np.searchsorted(self._ends[lane], t, side="left"))
         inside = before < len(self._starts[lane]) and self._starts[lane][before] <= t

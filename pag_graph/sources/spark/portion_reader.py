@@ -150,7 +150,15 @@ class PortionReader:
         return self._reading.last_ms
 
     def stop(self, name: str, stop: Stopped) -> None:
-        """Note where a file of the log cannot be read on: a finding of its bytes before that."""
+        """Note where a file of the log cannot be read on.
+
+        Parameters
+        ----------
+        name
+            The file's name.
+        stop
+            Where and why. It becomes a finding, ``file_truncated`` or ``file_damaged``, with the bytes before that.
+        """
         detail = f"{name}: {stop.reason} at byte {stop.offset}; read what is before"
         self._reading.find(f"file_{stop.reason}", "warning", stop.offset, "bytes", detail)
 

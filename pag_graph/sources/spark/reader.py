@@ -37,6 +37,7 @@ from pag_graph.sources.spark.task_rows import (
     MEASURED,
     SPECULATIVE,
     TaskRows,
+    measures,
 )
 from pag_graph.sources.spark.texts import OTHER, Texts
 
@@ -178,7 +179,17 @@ class Reading:
         }
 
     def find(self, finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
-        """Note something odd."""
+        """Note something odd.
+
+        Parameters
+        ----------
+        finding, severity
+            Its stable name, and ``info``, ``warning`` or ``error``.
+        observed, unit
+            How much of it there is, and of what; 0 is noted as well.
+        detail
+            What it means, and what was done about it.
+        """
         self.findings.append(
             LogFinding(finding=finding, severity=severity, observed=observed, unit=unit, detail=detail)
         )
@@ -220,10 +231,6 @@ class Reading:
     def _task_end(self, event: dict[str, Any]) -> None:
         info, code = event["Task Info"], self.tasks.code
         metrics = event.get("Task Metrics") or {}
-        shuffle_read = metrics.get("Shuffle Read Metrics") or {}
-        shuffle_write = metrics.get("Shuffle Write Metrics") or {}
-        input_metrics = metrics.get("Input Metrics") or {}
-        output_metrics = metrics.get("Output Metrics") or {}
         reason = event.get("Task End Reason") or {}
         launch, finish = info["Launch Time"], info.get("Finish Time", 0)
         end_reason = reason.get("Reason", "")
@@ -242,23 +249,7 @@ class Reading:
             | ENDED
             | (MEASURED if metrics else 0)
             | LOCALITIES.get(info.get("Locality"), 0) * LOCALITY,
-            metrics.get("Executor Deserialize Time", 0),
-            metrics.get("Executor Run Time", 0),
-            metrics.get("Executor CPU Time", 0),
-            metrics.get("JVM GC Time", 0),
-            metrics.get("Result Serialization Time", 0),
-            shuffle_read.get("Fetch Wait Time", 0),
-            shuffle_write.get("Shuffle Write Time", 0),
-            metrics.get("Result Size", 0),
-            metrics.get("Memory Bytes Spilled", 0),
-            metrics.get("Disk Bytes Spilled", 0),
-            shuffle_read.get("Remote Bytes Read", 0),
-            shuffle_read.get("Local Bytes Read", 0),
-            shuffle_read.get("Total Records Read", 0),
-            shuffle_write.get("Shuffle Bytes Written", 0),
-            input_metrics.get("Bytes Read", 0),
-            input_metrics.get("Records Read", 0),
-            output_metrics.get("Bytes Written", 0),
+            *measures(metrics),
         )
         task, launch, finish = self.tasks.add(row)
         # An end that comes again, as it does when the task's output is lost, states its updates again.

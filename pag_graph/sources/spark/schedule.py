@@ -165,7 +165,13 @@ def infer_schedule(log: SparkLog) -> Schedule:
 
 
 def attempt_key(stage: Any, attempt: Any) -> Any:
-    """Return one number for a stage attempt; both may be numbers, arrays or expressions of 64 bits."""
+    """Return one number for a stage attempt; `stage_attempt` goes back.
+
+    Parameters
+    ----------
+    stage, attempt
+        Numbers, arrays or expressions of 64 bits.
+    """
     return stage * _ATTEMPTS + attempt
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "SPECULATIVE",
     "TEXTS",
     "TaskRows",
+    "measures",
     "widened",
 ]
 
@@ -95,6 +96,33 @@ _KEPT = ("task", "launch_ms", "finish_ms", "stage", "stage_attempt", "executor")
 _NARROW = tuple(name for name in _NAMES if name not in _KEPT)
 
 
+def measures(metrics: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the last columns of a task's row, which ``Task Metrics`` of its end state; 0 where one is absent."""
+    shuffle_read = metrics.get("Shuffle Read Metrics") or {}
+    shuffle_write = metrics.get("Shuffle Write Metrics") or {}
+    input_metrics = metrics.get("Input Metrics") or {}
+    output_metrics = metrics.get("Output Metrics") or {}
+    return (
+        metrics.get("Executor Deserialize Time", 0),
+        metrics.get("Executor Run Time", 0),
+        metrics.get("Executor CPU Time", 0),
+        metrics.get("JVM GC Time", 0),
+        metrics.get("Result Serialization Time", 0),
+        shuffle_read.get("Fetch Wait Time", 0),
+        shuffle_write.get("Shuffle Write Time", 0),
+        metrics.get("Result Size", 0),
+        metrics.get("Memory Bytes Spilled", 0),
+        metrics.get("Disk Bytes Spilled", 0),
+        shuffle_read.get("Remote Bytes Read", 0),
+        shuffle_read.get("Local Bytes Read", 0),
+        shuffle_read.get("Total Records Read", 0),
+        shuffle_write.get("Shuffle Bytes Written", 0),
+        input_metrics.get("Bytes Read", 0),
+        input_metrics.get("Records Read", 0),
+        output_metrics.get("Bytes Written", 0),
+    )
+
+
 class TaskRows:
     """The tasks of a log in the making."""
 
@@ -109,7 +137,15 @@ class TaskRows:
         self._parts: list[dict[str, pl.Series]] = []
 
     def code(self, column: str, value: Any) -> int:
-        """Return the number of a text in a column, a new one for a new text; what is no text becomes one."""
+        """Return the number of a text in a column, a new one for a new text.
+
+        Parameters
+        ----------
+        column
+            One of `TEXTS`; each has numbers of its own, from 0.
+        value
+            The text, of which 500 characters count. What is no text becomes one; None is empty.
+        """
         if type(value) is not str:
             value = "" if value is None else str(value)
         value = value[:_LONGEST]

@@ -87,7 +87,13 @@ class Hello(NamedTuple):
     """The workers whose events come this way."""
 
     def body(self, token: str, nonce: bytes) -> bytes:
-        """Return the body of the frame."""
+        """Return the body of the frame.
+
+        Parameters
+        ----------
+        token, nonce
+            What both sides know, and what the server sent: the body begins with the proof (`answer`).
+        """
         content = {"protocol": PROTOCOL, "format_version": TRACE_FORMAT_VERSION, **self._asdict()}
         return answer(token, nonce) + json.dumps(content).encode()
 
@@ -119,12 +125,37 @@ class Hello(NamedTuple):
 
 
 def answer(token: str, nonce: bytes) -> bytes:
-    """Return what proves that one knows the token."""
+    """Return what proves that one knows the token: HMAC-SHA256 of the nonce.
+
+    Parameters
+    ----------
+    token
+        What both sides know.
+    nonce
+        What the server sent for this connection, so that an answer that was overheard is of no use.
+
+    Returns
+    -------
+    bytes
+        `MAC_BYTES` of them.
+    """
     return hmac.new(token.encode(), nonce, hashlib.sha256).digest()
 
 
 def knows(token: str, nonce: bytes, body: bytes) -> bool:
-    """Say whether the body of a HELLO begins with the proof."""
+    """Say whether the body of a HELLO begins with the proof that the client knows the token.
+
+    Parameters
+    ----------
+    token, nonce
+        What the client must know, and what it was sent.
+    body
+        The whole body; of one that is too short the answer is no.
+
+    Notes
+    -----
+    Takes the same time wherever the proof differs.
+    """
     return hmac.compare_digest(answer(token, nonce), body[:MAC_BYTES])
 
 
@@ -134,7 +165,15 @@ def frame(kind: Kind, *parts: bytes | memoryview) -> bytes:
 
 
 def json_frame(kind: Kind, content: dict[str, Any]) -> bytes:
-    """Return a whole frame with a body of JSON."""
+    """Return a whole frame with a body of JSON.
+
+    Parameters
+    ----------
+    kind
+        What the frame says.
+    content
+        The body, an object. Its length is not checked: who receives it refuses more than `MOST_BYTES`.
+    """
     return frame(kind, json.dumps(content).encode())
 
 
@@ -171,6 +210,13 @@ def head(data: bytes, most: int = MOST_BYTES) -> tuple[Kind, int]:
 def read_json(body: bytes, kind: Kind) -> dict[str, Any]:
     """Read a body of JSON, which must be an object.
 
+    Parameters
+    ----------
+    body
+        In UTF-8.
+    kind
+        Of its frame, for the message.
+
     Raises
     ------
     TraceFormatError
@@ -186,12 +232,23 @@ def read_json(body: bytes, kind: Kind) -> dict[str, Any]:
 
 
 def number(content: dict[str, Any], name: str, kind: Kind, most: int = 1 << 62) -> int:
-    """Return an entry that must be a whole number from 0 to `most`.
+    """Return an entry that must be a whole number.
+
+    Parameters
+    ----------
+    content
+        What a body says.
+    name
+        Of the entry.
+    kind
+        Of the frame, for the message.
+    most
+        The largest that may be; the least is 0.
 
     Raises
     ------
     TraceFormatError
-        If it is none.
+        If it is absent, none (true and 1.0 are none), or out of these bounds.
     """  # noqa: DOC501  (what makes an error is taken for one)
     value = content.get(name)
     if type(value) is not int or not 0 <= value <= most:
@@ -200,12 +257,26 @@ def number(content: dict[str, Any], name: str, kind: Kind, most: int = 1 << 62) 
 
 
 def stretches(content: dict[str, Any], name: str, kind: Kind) -> list[tuple[int, int]]:
-    """Return an entry that must be a list of pairs of numbers.
+    """Return an entry that must be a list of stretches.
+
+    Parameters
+    ----------
+    content
+        What a body says.
+    name
+        Of the entry.
+    kind
+        Of the frame, for the message.
+
+    Returns
+    -------
+    list of (first, last)
+        Numbers as for `number`; which one of a pair is larger is not looked at.
 
     Raises
     ------
     TraceFormatError
-        If it is none.
+        If it is no list of pairs of such numbers.
     """  # noqa: DOC501  (what makes an error is taken for one)
     value = content.get(name)
     if not isinstance(value, list) or any(not isinstance(pair, list) or len(pair) != len("ab") for pair in value):
@@ -214,7 +285,15 @@ def stretches(content: dict[str, Any], name: str, kind: Kind) -> list[tuple[int,
 
 
 def malformed(kind: Kind, problem: str) -> TraceFormatError:
-    """Return what to raise where a body is not as it should be."""
+    """Return what to raise where a body is not as it should be.
+
+    Parameters
+    ----------
+    kind
+        Of its frame.
+    problem
+        What is wrong with it, without a full stop.
+    """
     return TraceFormatError(f"A frame {kind.name} cannot be read: {problem}.", None, {"kind": kind.name})
 
 

@@ -63,7 +63,20 @@ class Listener:
         """Events that came although they were there, and were dropped."""
 
     async def serve(self, host: str, port: int, *, task_status: TaskStatus[int]) -> None:
-        """Listen until cancelled; tells the port when it does."""
+        """Listen until cancelled.
+
+        Parameters
+        ----------
+        host, port
+            Address of this machine; port 0 takes a free one.
+        task_status
+            Hears the port as soon as recorders may come.
+
+        Raises
+        ------
+        OSError
+            If there is no such address, or its port is taken.
+        """
         listener = await anyio.create_tcp_listener(local_host=host, local_port=port, reuse_port=False)
         async with listener:
             task_status.started(int(listener.extra(SocketAttribute.local_port)))  # noqa: S610  (not Django's)
