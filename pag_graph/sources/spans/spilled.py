@@ -71,10 +71,18 @@ class Spill:
         Into how many the spans are divided.
     folder
         Where the folder is made; where temporary ones are, if absent.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
     """
 
     def __init__(self, buckets: int = BUCKETS, folder: str | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="pag-spans-", dir=folder)
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="pag-spans-", dir=folder)
+        except OSError as error:
+            raise _refused(folder or "The folder for temporary files", error) from error
         self._runs: list[_Run] = []
         self._sizes = np.zeros(buckets, np.int64)
         self._others: list[Spill] = []
@@ -181,12 +189,12 @@ class Spill:
         ------
         StoreError
             If the file system refuses.
-        """
+        """  # noqa: DOC501  (what makes an error is taken for one)
         try:
             spans = [_slice(run.spans, run.span_begins, low, high) for run in self._runs]
             references = [_slice(run.references, run.reference_begins, low, high) for run in self._runs]
         except OSError as error:
-            raise self._refused(error) from error
+            raise _refused(self._folder.name, error) from error
         return _sorted(spans), _sorted(references)
 
     def of_traces(self, traces: Sequence[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -210,11 +218,12 @@ class Spill:
             with pa.OSFile(str(place), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table)
         except OSError as error:
-            raise self._refused(error) from error
+            raise _refused(self._folder.name, error) from error
 
-    def _refused(self, error: OSError) -> StoreError:
-        message = f"{self._folder.name} cannot hold the spans that do not fit in memory: {error}."
-        return StoreError(message, "Set TMPDIR to a folder with room: about 150 bytes per span.")
+
+def _refused(place: str, error: OSError) -> StoreError:
+    message = f"{place} cannot hold the spans that do not fit in memory: {error}."
+    return StoreError(message, "Set TMPDIR to a folder with room: about 150 bytes per span.")
 
 
 def _slice(file: Path, begins: NDArray[np.int64], low: int, high: int) -> pa.Table:

@@ -127,6 +127,15 @@ def test_a_disk_without_room_is_a_typed_error_and_leaves_no_files(
     assert not list((tmp_path / "temporary").iterdir())
 
 
+def test_a_folder_for_temporary_files_that_is_not_there_is_no_damage_of_the_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spans.json").write_bytes(FORMS["jaeger.json"](drawn(1)))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(StoreError, match=r"cannot hold the spans .*gone"), answer([tmp_path / "spans.json"], held=5):
+        pass
+
+
 def test_links_are_messages_whatever_part_they_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spans 2 to 4 are on lanes of their own; 4 follows from 3 and from 2, which state nothing."""
     monkeypatch.setattr(convert, "_FILE_ROWS", 30)
