@@ -12,7 +12,6 @@ from pag_graph.analyses.definition import (
     Analysis,
     Chart,
     PairAnalysis,
-    Report,
     ReportAnalysis,
     RunAnalysis,
     Scope,
@@ -22,6 +21,7 @@ from pag_graph.analyses.definition import (
 from pag_graph.analyses.entries import Entry, LoadedEntry
 from pag_graph.analyses.index import INDEX
 from pag_graph.analyses.parameters import Flags, Parameter
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.result_tables import table_of
 from pag_graph.errors import InvalidParameterError
 

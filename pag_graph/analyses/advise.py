@@ -17,9 +17,10 @@ from pag_graph.analyses.advising.advice_state import AdviceState, Blacklisting, 
 from pag_graph.analyses.advising.port_replay import Replay, Transfer, port_replay
 from pag_graph.analyses.advising.ports import KeepParameter, LevelParameter, PactParameter, Ports, read_ports
 from pag_graph.analyses.constraints import ArrivalParameter, LoopParameter, constraint_graph
-from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
+from pag_graph.analyses.definition import Chart, ReportAnalysis
 from pag_graph.analyses.expressions import operator_names
 from pag_graph.analyses.operator_choice import operators_called
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.result_tables import typed_table
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs

@@ -14,8 +14,9 @@ from pag_graph.analyses.advising.pipelines import folded
 from pag_graph.analyses.advising.ports import KeepParameter, LevelParameter, PactParameter, Ports, read_ports
 from pag_graph.analyses.advising.thread_work import RUNTIME, Bounds
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
+from pag_graph.analyses.definition import Chart, ReportAnalysis
 from pag_graph.analyses.expressions import operator_names
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.result_tables import typed_table
 from pag_graph.graph.needs import Needs
 from pag_graph.model.enums import COUNTED_TYPES

@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.contraction import contract, expanded
-from pag_graph.analyses.definition import Chart, Report, ReportAnalysis, Standing
+from pag_graph.analyses.definition import Chart, ReportAnalysis, Standing
 from pag_graph.analyses.expressions import UNKNOWN, WAITING, worker_of
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.result_tables import typed_table
 from pag_graph.analyses.view import view_of
 from pag_graph.errors import CycleError, PagError

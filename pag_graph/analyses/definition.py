@@ -11,14 +11,12 @@ import inspect
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from pag_graph.analyses.parameters import Parameter, make_parameters, parameters_of
 from pag_graph.analyses.result_tables import placed_table, plain_parameters, table_of, typed_table
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.graph.needs import Needs
-from pag_graph.model.html import rows_table
-from pag_graph.model.units import in_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from pag_graph.analyses.reports import Report
     from pag_graph.analyses.view import View
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
@@ -72,72 +71,6 @@ class Scope(StrEnum):
     """All rounds of a run: what each of them adds, or the run as one."""
     PAIR = "pair"
     """Two windows, or two lists of windows."""
-
-
-class Report(Protocol):
-    """What an analysis may return instead of a table, where there is more to say than rows.
-
-    Classes that inherit from it show what they do not show in their own way as everybody does: rows under a headline.
-    A picture is drawn from the rows, as the analysis' `Chart` says.
-    """
-
-    @property
-    def table(self) -> pa.Table:
-        """Rows of the analysis' schema."""
-
-    def summary(self) -> dict[str, Any]:
-        """Return what holds for all rows, as plain values by name."""
-        return {}
-
-    def headline(self) -> str:
-        """Return what a person reads before the rows: lines, or nothing."""
-        return ""
-
-    def text(self, *, top: int = 20) -> str | None:
-        """Return the whole answer for a terminal.
-
-        Parameters
-        ----------
-        top
-            Rows to show, about.
-
-        Returns
-        -------
-        str or None
-            None where the headline and the rows are all.
-        """
-        del top
-        return None
-
-    def html(self, *, top: int = 20) -> list[str]:
-        """Return the whole answer for a page: what it says, and its first rows.
-
-        Parameters
-        ----------
-        top
-            Rows to show.
-
-        Returns
-        -------
-        list of str
-            Elements of HTML; values from traces are escaped.
-        """
-        rows = self.table.slice(0, top).to_pylist()
-        paragraphs = [f"<p>{in_html(line)}</p>" for line in self.headline().splitlines()]
-        return [
-            *paragraphs,
-            rows_table(rows, self.table.column_names),
-            f"<p>{len(rows):,} of {self.table.num_rows:,} rows</p>",
-        ]
-
-    def _repr_html_(self) -> str:
-        """Return all for a notebook."""
-        return "\n".join(self.html())
-
-    def markdown(self, *, top: int = 20) -> str | None:
-        """Return the whole answer for an issue, as `text` does for a terminal."""
-        del top
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +335,18 @@ class TableAnalysis(WindowAnalysis[P]):
     function: Callable[..., pl.DataFrame]
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
-        """Return the rows of all windows of a view, in their order (`WindowAnalysis.table`)."""
+        """Return the rows of all windows of a view, in their order.
+
+        Parameters
+        ----------
+        view, parameters
+            As for `WindowAnalysis.table`.
+
+        Returns
+        -------
+        Table
+            What the function makes of the view: rows of `schema`, with the place of their ``window``.
+        """
         return placed_table(self.function(view, *self.arguments(parameters)), self.schema)
 
     def __call__(self, subject: Snapshot | View, parameters: P | None = None) -> pa.Table:
@@ -421,7 +365,19 @@ class ReportAnalysis(WindowAnalysis[P]):
     """What makes the rows alone, of all windows of a view, where that is less work."""
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
-        """Return the rows of all windows of a view, in their order (`WindowAnalysis.table`)."""
+        """Return the rows of all windows of a view, in their order.
+
+        Parameters
+        ----------
+        view, parameters
+            As for `WindowAnalysis.table`; `steps` takes no parameters.
+
+        Returns
+        -------
+        Table
+            Rows of `schema`, with the place of their ``window``: made by `steps` all at once, or else those of one
+            report after the other.
+        """
         import pyarrow as pa
 
         if self.steps is not None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.analyses.critical_path import path_steps
-from pag_graph.analyses.definition import Chart, PairAnalysis, Report
+from pag_graph.analyses.definition import Chart, PairAnalysis
 from pag_graph.analyses.expressions import IS_MESSAGE, operator_names
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.result_tables import typed_table
 from pag_graph.analyses.view import view_of
 from pag_graph.errors import InvalidParameterError

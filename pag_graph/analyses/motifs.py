@@ -100,7 +100,22 @@ class Asked(NamedTuple):
         return matches.select(*columns, pl.max_horizontal(self.epochs).alias(EPOCH))
 
     def close(self, matches: pl.DataFrame, epochs: Sequence[int], last: int | None) -> pl.DataFrame:
-        """Return the matches whose edges with names are never further apart than so many of some epochs, ascending."""
+        """Return the matches whose edges with names are close together.
+
+        Parameters
+        ----------
+        matches
+            One row per match, columns called ``element.column``, among them `epochs`.
+        epochs
+            Epochs, ascending, among which those of all edges with names are.
+        last
+            Of so many that follow each other in `epochs` the edges must be; None for any.
+
+        Returns
+        -------
+        DataFrame
+            The same columns.
+        """
         if last is None or len(epochs) <= last:
             return matches
         places = {epoch: place for place, epoch in enumerate(epochs)}
@@ -216,11 +231,34 @@ class MotifAnalysis(Analysis[MotifParameters]):
         return asked(parameters).schema
 
     def epochs(self, epoch_ids: Sequence[int], parameters: MotifParameters) -> list[int]:
-        """Return those of some epochs, ascending, whose edges count."""
+        """Return the epochs whose edges count.
+
+        Parameters
+        ----------
+        epoch_ids
+            The epochs that are there, ascending.
+        parameters
+            How many count (`last`): the last ones of these, or all.
+        """
         return list(epoch_ids if parameters.last is None else epoch_ids[-parameters.last :])
 
     def over(self, run: Run, last: int, parameters: MotifParameters) -> pa.Table:
-        """Return the matches as of an epoch: among the edges of the last epochs up to it."""
+        """Return the matches as of an epoch, made anew.
+
+        Parameters
+        ----------
+        run
+            The run, which may go on behind that epoch.
+        last
+            The epoch: matches are looked for among the edges of the last epochs up to it.
+        parameters
+            Which motif, and how many epochs.
+
+        Returns
+        -------
+        pa.Table
+            One row per match, in no order (`matches`).
+        """
         return matches(run, parameters, self.epochs(run.until(last).epochs["epoch"].to_list(), parameters))
 
     def steps(

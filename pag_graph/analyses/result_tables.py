@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from pag_graph.analyses.definition import Report
+    from pag_graph.analyses.reports import Report
 
 
 def table_of(result: pa.Table | Report) -> pa.Table:

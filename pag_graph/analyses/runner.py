@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pag_graph.analyses.definition import Analysis, Report
+    from pag_graph.analyses.definition import Analysis
+    from pag_graph.analyses.reports import Report
     from pag_graph.builder.engine import Engine
     from pag_graph.graph.window import Window
 

@@ -14,10 +14,11 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.definition import Chart, Report, RunAnalysis
+from pag_graph.analyses.definition import Chart, RunAnalysis
 from pag_graph.analyses.distributions import hypergeometric, student_quantile
 from pag_graph.analyses.expressions import rounds, worker_label
 from pag_graph.analyses.profile import ProfileParameters, divided
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.view import IS_LOCAL, WAITING, worker_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs

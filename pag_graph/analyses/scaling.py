@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from pag_graph.analyses import profile
-from pag_graph.analyses.definition import Report
 from pag_graph.analyses.expressions import operator_names, share_of
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.result_tables import typed_table
 from pag_graph.analyses.view import View
 from pag_graph.errors import InvalidParameterError

@@ -139,7 +139,25 @@ class Query:
         return self.analysis.standing
 
     def over(self, run: Run, last: int) -> pa.Table:
-        """Return the full answer over the epochs up to one, made anew; what its changes add up to."""
+        """Return the full answer as of an epoch, made anew; what its changes add up to.
+
+        Parameters
+        ----------
+        run
+            The run, which may go on behind that epoch.
+        last
+            The epoch: those up to it count.
+
+        Returns
+        -------
+        Table
+            Rows of `schema`.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If it cannot be a standing query.
+        """
         if self.standing in {Standing.LINEAR, Standing.JOIN}:
             analysis: Any = self.analysis
             answer: pa.Table = analysis.over(run, last, self.parameters)

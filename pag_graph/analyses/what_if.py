@@ -14,10 +14,11 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.constraints import ArrivalParameter, ConstraintGraph, LoopParameter, constraint_graph
-from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
+from pag_graph.analyses.definition import Chart, ReportAnalysis
 from pag_graph.analyses.expressions import worker_of
 from pag_graph.analyses.operator_choice import operators_called, some_of
 from pag_graph.analyses.parameters import make_parameters, parameters_of
+from pag_graph.analyses.reports import Report
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
 from pag_graph.kernels.replay import NEVER

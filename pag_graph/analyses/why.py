@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 
-from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
+from pag_graph.analyses.definition import Chart, ReportAnalysis
 from pag_graph.analyses.evidence import ALARMING, Cause, Evidence
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.statements import label, statements
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.analyses.definition import Report
+    from pag_graph.analyses.reports import Report
 
 
 class _Table(StrEnum):

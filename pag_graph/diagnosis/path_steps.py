@@ -51,7 +51,21 @@ def built(write: Callable[[Path], None], place: Path, progress: Callable[[str, i
 
 
 def marked_steps(run: Run, path: CriticalPath) -> pl.DataFrame:
-    """Return the steps of a path, rows of `CRITICAL_PATH`, with `flags` of their edges and `inferred`."""
+    """Return the steps of a path with what their edges are marked with.
+
+    Parameters
+    ----------
+    run
+        The run, whose edges have the marks; only those of the path are read.
+    path
+        Its critical path.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `CRITICAL_PATH`, in order, with `flags` of their edges (`EdgeFlags`; null where there is no such edge)
+        and whether these are `inferred`.
+    """
     steps = pl.DataFrame(pl.from_arrow(path.steps))
     keys = steps.select(src="edge_src", dst="edge_dst")
     # There are many edges; only those of the path are read.
@@ -62,7 +76,22 @@ def marked_steps(run: Run, path: CriticalPath) -> pl.DataFrame:
 
 
 def shares(steps: pl.DataFrame, column: str, span: int) -> list[dict[str, Any]]:
-    """Return the time of steps by a column, longest first: rows of key, path_ns and its share of a span."""
+    """Return the time of steps by the values of a column.
+
+    Parameters
+    ----------
+    steps
+        Steps of a path, with `duration_ns`.
+    column
+        What to add up by.
+    span
+        What shares are of, in nanoseconds.
+
+    Returns
+    -------
+    list of dict
+        One per value that took any time, longest first: `key`, `path_ns`, and `share` of the span.
+    """
     rows = (
         steps.group_by(column)
         .agg(pl.col("duration_ns").sum().alias("path_ns"))

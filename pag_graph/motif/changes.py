@@ -57,7 +57,20 @@ def check_changes(motif: Motif) -> None:
 
 
 def flat(matches: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Return some columns of an answer, each called ``element.column``."""
+    """Return some columns of an answer side by side.
+
+    Parameters
+    ----------
+    matches
+        One row per match, a struct per element that has a name.
+    columns
+        Which ones, as ``element.column``.
+
+    Returns
+    -------
+    DataFrame
+        The same rows, with columns called so, in this order.
+    """
     parts = {text: text.partition(".") for text in columns}
     return matches.select(pl.col(name).struct.field(column).alias(text) for text, (name, _, column) in parts.items())
 

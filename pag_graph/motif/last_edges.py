@@ -49,7 +49,15 @@ class LastEdges:
         )
 
     def begin(self, run: Run, epochs: Sequence[int]) -> None:
-        """Take up the edges of epochs that were there before."""
+        """Take up the edges of epochs that were there before, in place of those that it has.
+
+        Parameters
+        ----------
+        run
+            The run, which has them.
+        epochs
+            The epochs, ascending; none lets go of all edges.
+        """
         self.epochs = list(epochs)
         self._edges, self._vertices = self._read(run, epochs)
 

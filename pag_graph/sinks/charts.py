@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.analyses.definition import Analysis, Chart, Report
+    from pag_graph.analyses.definition import Analysis, Chart
+    from pag_graph.analyses.reports import Report
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
 

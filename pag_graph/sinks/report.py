@@ -15,7 +15,8 @@ from pag_graph.sinks.charts import picture
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.analyses.definition import Analysis, Report
+    from pag_graph.analyses.definition import Analysis
+    from pag_graph.analyses.reports import Report
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
 

@@ -81,7 +81,23 @@ class Option:
         return "cannot_tell", "transfer" if overlaps else "one_batch"
 
     def rows(self, rank: int, span_ns: int, doubt: str | None) -> list[dict[str, Any]]:
-        """Return rows of `ADVICE`, but for the operators' names."""
+        """Return rows of `ADVICE`, but for the operators' names.
+
+        Parameters
+        ----------
+        rank
+            Place of the option among all, from 1.
+        span_ns
+            Length of the window, at least 1.
+        doubt
+            Why nothing can be told of any port; None where nothing speaks against it.
+
+        Returns
+        -------
+        list of dict
+            One row per operator that gets a port, which share all but `operator`, `group` and `threads`; a single one
+            of more workers.
+        """
         verdict, reason = self.judged(span_ns, doubt)
         gains = self.gains(span_ns) or (None, None)
         common = {
@@ -125,7 +141,20 @@ class Plan:
     ports: Ports | None = None
 
     def replayed(self, replay: Replay, transfer: Transfer | None) -> Plan:
-        """Return the same with what replays say."""
+        """Return the same plan with what replays say of each option; itself where there are no ports.
+
+        Parameters
+        ----------
+        replay
+            The window.
+        transfer
+            What a hand-over takes; from nothing to the slowest message of like size where absent.
+
+        Returns
+        -------
+        Plan
+            O(options x edges).
+        """
         if self.ports is None:
             return self
         options, rows = [], rows_of(self.ports, replay.graph.base)

@@ -117,7 +117,20 @@ class FlowRows:
 
 
 def rows_of(ports: Ports, base: WindowGraph) -> NestedRows | FlowRows:
-    """Return the edges of a window as what its ports take away; O(edges)."""
+    """Return the edges of a window as what ports take them from.
+
+    Parameters
+    ----------
+    ports
+        The operators: with open activities where these nest, else with the channels of a dataflow.
+    base
+        The window, with its edges.
+
+    Returns
+    -------
+    NestedRows or FlowRows
+        Whose `moved` says what an option takes away. O(edges).
+    """
     if ports.stacks is not None:
         return NestedRows(ports.stacks.openings, base)
     assert ports.flow is not None  # noqa: S101  (one of both there is)

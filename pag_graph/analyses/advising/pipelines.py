@@ -103,7 +103,20 @@ class Dataflow:
         return [link for link in self.inputs.get((operator, "", 0), ()) if link.pact == "pipeline"]
 
     def reached(self, node: Node, *, without: Node | None = None) -> set[Node]:
-        """Return a node and all that it reaches over pipeline links, other than through `without`."""
+        """Return a node and all that it reaches over pipeline links.
+
+        Parameters
+        ----------
+        node
+            Where to begin.
+        without
+            A node that is not passed; nothing is reached if that is `node` itself.
+
+        Returns
+        -------
+        set of Node
+            O(links).
+        """
         return self._reached_from([node], without)
 
     def _reached_from(self, nodes: Iterable[Node], without: Node | None) -> set[Node]:
@@ -294,7 +307,20 @@ def _end(
 
 
 def folded(operator: I64, fold: Mapping[int, int]) -> I64:
-    """Return operators as they are told apart."""
+    """Return operators as they are told apart.
+
+    Parameters
+    ----------
+    operator
+        Numbers, one per row; those that `fold` does not have, such as -1 for none, stay as they are.
+    fold
+        Per operator: the one that it counts as (`Dataflow.fold`).
+
+    Returns
+    -------
+    array of int64
+        Another array, one element per row. O(rows x operators that count as others).
+    """
     different = {inner: outer for inner, outer in fold.items() if inner != outer}
     result = operator.copy()
     for inner, outer in different.items():

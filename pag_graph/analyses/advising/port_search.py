@@ -32,12 +32,34 @@ class Threads:
         return {thread: self.busy[thread] - share for thread, share in self.below[operator].items()}
 
     def taken(self, operator: int, new_threads: int = 1) -> list[float]:
-        """Return mu'(t') of the new threads behind a port; the n-th takes from threads n, n + `new_threads`, and on."""
+        """Return mu'(t') of the new threads behind a port.
+
+        Parameters
+        ----------
+        operator
+            Gets the port; one of `below`.
+        new_threads
+            How many threads share the work. The n-th, from 0, takes it from the threads with the places n, n +
+            `new_threads` and so on, of all in order.
+
+        Returns
+        -------
+        list of float
+            One element per new thread: its utilisation, which may be more than 1.
+        """
         shares = [self.below[operator].get(thread, 0.0) for thread in sorted(self.busy)]
         return [math.fsum(shares[first::new_threads]) for first in range(new_threads)]
 
     def utility(self, operator: int, new_threads: int = 1) -> float:
-        """Return U(o): what the busiest of the threads concerned has to do behind a port, and before it."""
+        """Return U(o): what the busiest of the threads concerned has to do behind a port, and before it.
+
+        Parameters
+        ----------
+        operator
+            Gets the port; one of `below`.
+        new_threads
+            How many threads there are behind it.
+        """
         return max(*self.left(operator).values(), *self.taken(operator, new_threads))
 
 

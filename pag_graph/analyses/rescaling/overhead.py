@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.analyses.definition import Report
 from pag_graph.analyses.repetitions import ENOUGH, compared, enough
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.rescaling.data import records_of
 from pag_graph.analyses.view import View
 from pag_graph.errors import InvalidParameterError

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.analyses.definition import Report
+from pag_graph.analyses.reports import Report
 from pag_graph.analyses.rescaling.answers import NOT_YET, PAID, UNSURE, Work, payback, saturated, verdict, work_in
 from pag_graph.analyses.rescaling.data import records_of
 from pag_graph.analyses.rescaling.details import held_up, looked_at, steps

@@ -45,6 +45,17 @@ class Siblings:
     def precedes(self, before: Node, later: Node) -> bool:
         """Tell whether one child ended before another one began, as far as clocks can tell.
 
+        Parameters
+        ----------
+        before, later
+            Two of the children.
+
+        Returns
+        -------
+        bool
+            True also where they overlap by less than a hundredth of their parent, and no other child begins or ends
+            meanwhile. O(log children).
+
         Raises
         ------
         ZeroDivisionError

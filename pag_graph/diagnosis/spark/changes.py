@@ -71,12 +71,36 @@ def of_setting(log: SparkLog, name: str, proposed: str, *, query: int | None = N
 
 
 def of_program(what: str, recorded: str, proposed: str, place: str) -> Change:
-    """Return a change of the program: what it does (``recorded``, by the plan), and what it should do instead."""
+    """Return a change of the program.
+
+    Parameters
+    ----------
+    what
+        What is to be done otherwise, such as ``the key``.
+    recorded
+        What the program does, by its plan.
+    proposed
+        What it should do instead.
+    place
+        Stage, plan node or call site; empty where it is of no single place.
+    """
     return Change(what, recorded, "plan", proposed, place)
 
 
 def bytes_of(value: str | None, *, unit: str = "b") -> int | None:
-    """Return a size as Spark's settings write it, in bytes; None for what is none.
+    """Return a size as Spark's settings write it, in bytes.
+
+    Parameters
+    ----------
+    value
+        The setting's value; None where the log has none.
+    unit
+        What a bare number is in, ``b`` to ``p``: that differs from setting to setting.
+
+    Returns
+    -------
+    int or None
+        None for what is no size, such as a negative number.
 
     Examples
     --------
@@ -90,7 +114,18 @@ def bytes_of(value: str | None, *, unit: str = "b") -> int | None:
 def share_of_memory(log: SparkLog, query: int | None = None) -> float:
     """Return the part of an executor's memory that execution and storage share, from 0 to 1.
 
-    It is ``spark.memory.fraction`` of the query, else of the application; Spark's own 0.6 where the log has none.
+    Parameters
+    ----------
+    log
+        The log.
+    query
+        The query whose setting counts before the application's; None for what is no query.
+
+    Returns
+    -------
+    float
+        ``spark.memory.fraction``; Spark's own 0.6 where the log has none, or none that is written as a fraction below
+        1.
     """
     fraction = setting(log, _MEMORY_FRACTION, query).value or ""
     return float(fraction) if _SHARE.fullmatch(fraction) else _USUAL_FRACTION

@@ -176,7 +176,15 @@ def _first_launches(schedule: Schedule) -> list[int]:
 
 
 def cores_at(cores: Sequence[Cores], t: int) -> int:
-    """Return how many cores there are at an instant `t`, in nanoseconds from the origin."""
+    """Return how many cores there are at an instant.
+
+    Parameters
+    ----------
+    cores
+        Groups of cores.
+    t
+        The instant, in nanoseconds from the origin. Those that come then count, and those that go then do not.
+    """
     return sum(group.cores for group in cores if group.since <= t and (group.until is None or group.until > t))
 
 

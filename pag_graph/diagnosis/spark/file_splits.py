@@ -55,6 +55,11 @@ class FileSplits(NamedTuple):
     def task_count(self, files: int, size: int) -> int:
         """Return how many tasks read some files, if all are of one size and can be split.
 
+        Parameters
+        ----------
+        files, size
+            How many they are, at least one, and their bytes together.
+
         Examples
         --------
         >>> FileSplits(largest=128 << 20, open_bytes=4 << 20, tasks=2, most_tasks=None).task_count(1_600, 16 << 20)

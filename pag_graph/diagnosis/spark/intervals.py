@@ -33,6 +33,16 @@ def united(intervals: Iterable[Interval]) -> list[Interval]:
 def without(intervals: Iterable[Interval], cut: Iterable[Interval]) -> list[Interval]:
     """Return what is in some intervals and not in others.
 
+    Parameters
+    ----------
+    intervals, cut
+        In any order; they may overlap.
+
+    Returns
+    -------
+    list of Interval
+        Disjoint, by start. O(n log n).
+
     Examples
     --------
     >>> without([(0, 10)], [(2, 3), (8, 12)])
@@ -58,7 +68,17 @@ def without(intervals: Iterable[Interval], cut: Iterable[Interval]) -> list[Inte
 
 
 def common(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """Return what is in both.
+    """Return what is in both of two sets of intervals.
+
+    Parameters
+    ----------
+    intervals, others
+        In any order; they may overlap.
+
+    Returns
+    -------
+    list of Interval
+        Disjoint, by start. O(n log n).
 
     Examples
     --------

@@ -198,7 +198,15 @@ def together_lines(diagnosis: Diagnosis) -> list[str]:
 
 
 def saving_text(cause: Cause, active_ns: int) -> str:
-    """Spell what would be saved without a cause: a time, and its share of `active_ns`, the time since the first job."""
+    """Spell what would be saved without a cause: a time, and its share of the time since the first job.
+
+    Parameters
+    ----------
+    cause
+        With its `saving`; of a bound it says ``at most``.
+    active_ns
+        The time since the first job, in nanoseconds.
+    """
     share = cause.saving.text(lambda ns: f"{ns / active_ns:.0%}")
     at_most = "at most " if cause.bound and cause.saving.reliable else ""
     return f"{at_most}{cause.saving.text(seconds)} ({share} of the time since the first job)"

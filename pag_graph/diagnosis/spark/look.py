@@ -344,7 +344,13 @@ class Look:
         return {key: operators.names[number] for key, number in operators.stages.items()}
 
     def stage_name(self, stage: int, attempt: int = 0) -> str:
-        """Return what people call a stage: its number and what it does."""
+        """Return what people call a stage: its number and what it does.
+
+        Parameters
+        ----------
+        stage, attempt
+            Its number, and which attempt, from 0; only later attempts are named.
+        """
         _, _, doing = self._labels.get((stage, attempt), "").partition(": ")
         attempt_part = f", attempt {attempt + 1}" if attempt else ""
         return f"Stage {stage}{attempt_part}" + (f" ({doing})" if doing else "")
@@ -408,8 +414,18 @@ class Look:
     def saved_in(self, stages: Sequence[tuple[int, int]], change: Callable[[I64], None]) -> int:
         """Return how much earlier the application ends if only tasks of some stages take less time.
 
-        No more than these stages' time, and no more than their tasks lose, can be saved: where that is too little to
-        matter, nothing is replayed and the answer is 0.
+        Parameters
+        ----------
+        stages
+            Stage attempts with tasks.
+        change
+            Shortens the durations of their tasks in place.
+
+        Returns
+        -------
+        int
+            Nanoseconds. No more than these stages' time, and no more than their tasks lose, can be saved: where that is
+            too little to matter, nothing is replayed and the answer is 0.
         """
         if not self.matters(sum(self.spans[key] for key in stages)):
             return 0
@@ -424,7 +440,19 @@ class Look:
         return saved >= self.limits.saved_share * self.active
 
     def cause(self, name: str, saved: int, text: str, **more: Any) -> Cause:
-        """Return a cause that cost `saved` nanoseconds; `more` are further fields of `Cause`."""
+        """Return a cause.
+
+        Parameters
+        ----------
+        name
+            One of `CAUSES`.
+        saved
+            How many nanoseconds it cost.
+        text
+            What shows it, in plain words.
+        **more
+            Further fields of `Cause`.
+        """
         return Cause(cause=name, saved_ns=int(saved), share=saved / self.active, text=text, **more)
 
 

@@ -302,6 +302,19 @@ class _Divider:
 def apportion(total: int, weights: Mapping[RowKey, int]) -> dict[RowKey, int]:
     """Divide a whole number in the proportion of weights, with the largest remainders rounded up.
 
+    Parameters
+    ----------
+    total
+        What to divide; at least 0.
+    weights
+        Per row; none below 0, and not all of them 0.
+
+    Returns
+    -------
+    dict
+        The part of each row; together they are the whole. Of rows with like remainders the first by their text is
+        rounded up.
+
     Examples
     --------
     >>> a, b = (RowKey(0, number, "", "node") for number in (1, 2))

@@ -18,7 +18,20 @@ _MODE = "spark.scheduler.mode"
 
 
 def salted_key(look: Look, cause: Cause) -> tuple[Change, ...]:
-    """Propose to divide what one key has, where Spark does not divide it by itself."""
+    """Propose to divide what one key has, where Spark does not divide it by itself.
+
+    Parameters
+    ----------
+    look
+        The log; not looked at.
+    cause
+        Whose stage is named.
+
+    Returns
+    -------
+    tuple of Change
+        One change.
+    """
     del look
     return (of_program("the key", "all rows of one in one task", "salted, or aggregated in two steps", _place(cause)),)
 

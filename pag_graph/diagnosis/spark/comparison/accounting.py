@@ -156,6 +156,20 @@ def compare(new: SparkAnswer, base: SparkAnswer) -> Comparison:
 def volume_part(new_ns: int, new_rows: int | None, base_ns: int, base_rows: int | None) -> int | None:
     """Return the part of a difference that goes with the number of rows, by the mean of both rates.
 
+    Parameters
+    ----------
+    new_ns, base_ns
+        Times of the two runs, in nanoseconds.
+    new_rows, base_rows
+        Rows that were made in these times.
+
+    Returns
+    -------
+    int or None
+        (new_rows - base_rows) x (new_ns / new_rows + base_ns / base_rows) / 2, rounded to whole nanoseconds, halves
+        away from 0; so the other way round it only changes its sign. None where the rows of a run are not known, or
+        none.
+
     Examples
     --------
     >>> volume_part(30, 20, 10, 10), volume_part(10, 10, 30, 20), volume_part(5, 3, 4, 3)

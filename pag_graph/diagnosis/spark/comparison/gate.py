@@ -88,7 +88,20 @@ def share_of(text: str) -> float:
 
 
 def measured(answer: SparkAnswer, of: Measure) -> int:
-    """Return a measure of a run in nanoseconds: of the application, or of all its cores for `Measure.CORE_HOURS`."""
+    """Return a measure of a run.
+
+    Parameters
+    ----------
+    answer
+        Of the run.
+    of
+        Which measure.
+
+    Returns
+    -------
+    int
+        Nanoseconds: of the application, of its time since the first job, or of all its cores for `Measure.CORE_HOURS`.
+    """
     diagnosis = answer.diagnosis
     return {
         Measure.SPAN: diagnosis.span_ns,
