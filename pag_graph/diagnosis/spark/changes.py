@@ -10,12 +10,17 @@ from pag_graph.sources.spark.settings import setting, shown
 if TYPE_CHECKING:
     from pag_graph.sources.spark.log_tables import SparkLog
 
-__all__ = ["Change", "bytes_of", "of_program", "of_setting", "share_of_memory"]
+__all__ = ["Change", "bytes_of", "of_program", "of_setting", "share_of_memory", "size_of"]
 
 _SIZE = re.compile(r"(\d{1,15})\s*([bkmgtp]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
 _SHARE = re.compile(r"0?\.\d{1,9}", re.ASCII)
 _MEMORY_FRACTION, _USUAL_FRACTION = "spark.memory.fraction", 0.6
-_POWERS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+_POWERS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+
+_IN_MEBIBYTES = frozenset(
+    {"spark.driver.memory", "spark.executor.memory", "spark.executor.memoryOverhead", "spark.reducer.maxSizeInFlight"}
+)
+"""Settings whose bare numbers are MiB; those of all others are bytes."""
 
 
 class Change(NamedTuple):
@@ -87,15 +92,15 @@ def of_program(what: str, recorded: str, proposed: str, place: str) -> Change:
     return Change(what, recorded, "plan", proposed, place)
 
 
-def bytes_of(value: str | None, *, unit: str = "b") -> int | None:
-    """Return a size as Spark's settings write it, in bytes.
+def bytes_of(name: str, value: str | None) -> int | None:
+    """Return a value of a setting that is a size, in bytes.
 
     Parameters
     ----------
+    name
+        Name of the setting. A bare number is bytes or MiB, which differs from setting to setting.
     value
-        The setting's value; None where the log has none.
-    unit
-        What a bare number is in, ``b`` to ``p``: that differs from setting to setting.
+        As Spark's settings write it; None where the log has none.
 
     Returns
     -------
@@ -104,11 +109,34 @@ def bytes_of(value: str | None, *, unit: str = "b") -> int | None:
 
     Examples
     --------
-    >>> bytes_of("10m"), bytes_of("134217728b"), bytes_of("512", unit="m"), bytes_of("-1")
-    (10485760, 134217728, 536870912, None)
+    >>> bytes_of("spark.executor.memory", "10m"), bytes_of("spark.executor.memory", "512")
+    (10485760, 536870912)
+    >>> bytes_of("spark.memory.offHeap.size", "512"), bytes_of("spark.sql.autoBroadcastJoinThreshold", "-1")
+    (512, None)
     """
     match = _SIZE.fullmatch((value or "").strip())
+    unit = "m" if name in _IN_MEBIBYTES else "b"
     return int(match[1]) << _POWERS[match[2].lower() or unit] if match else None
+
+
+def size_of(log: SparkLog, name: str, query: int | None = None) -> int | None:
+    """Return a setting that is a size, in bytes.
+
+    Parameters
+    ----------
+    log
+        As read.
+    name
+        One of `SETTINGS`.
+    query
+        The query whose setting counts before the application's; None for what is no query.
+
+    Returns
+    -------
+    int or None
+        Spark's default where the log has none; None where that is not known, or the value is no size.
+    """
+    return bytes_of(name, setting(log, name, query).value)
 
 
 def share_of_memory(log: SparkLog, query: int | None = None) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from pag_graph.diagnosis.spark.changes import Change, bytes_of, of_program, of_setting, share_of_memory
+from pag_graph.diagnosis.spark.changes import Change, of_program, of_setting, share_of_memory, size_of
 from pag_graph.diagnosis.spark.cores import most_cores, registered_cores, steady, with_cores
 from pag_graph.diagnosis.spark.suspicions import is_native
 from pag_graph.sources.spark.settings import setting
@@ -111,7 +111,7 @@ def _dynamic(look: Look) -> bool:
 def _memory(look: Look) -> Cost | None:
     """Find executors that used little of their memory for execution and storage, and had no trouble with it."""
     log, limits = look.schedule.log, look.limits
-    heap, share = bytes_of(setting(log, _MEMORY).value, unit="m"), share_of_memory(log)
+    heap, share = size_of(log, _MEMORY), share_of_memory(log)
     sampled = log.memory.filter(pl.col("heap_bytes") > 0, pl.col("task_bytes").is_not_null())
     executors = set(look.schedule.executors["executor"].to_list())
     # Native engines keep their data outside of the heap, and so does Spark if it is asked to.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pag_graph.diagnosis.spark.changes import bytes_of
+from pag_graph.diagnosis.spark.changes import size_of
 from pag_graph.diagnosis.spark.cores import cores_at, registered_cores
-from pag_graph.sources.spark.settings import setting
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.schedule import Schedule
@@ -86,7 +85,7 @@ def splits_of(schedule: Schedule, query: int | None, at: int) -> FileSplits:
         least, as Spark has it.
     """
     log = schedule.log
-    numbers = {name: bytes_of(setting(log, name, query).value) for name in (*_USUAL, *_TASKS, _MOST_TASKS)}
+    numbers = {name: size_of(log, name, query) for name in (*_USUAL, *_TASKS, _MOST_TASKS)}
     open_bytes = numbers[_OPEN]
     tasks = next((numbers[name] for name in _TASKS if numbers[name]), None)
     return FileSplits(

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.diagnosis.spark.changes import bytes_of, of_setting
+from pag_graph.diagnosis.spark.changes import of_setting, size_of
 from pag_graph.diagnosis.spark.look import Shorter
 from pag_graph.diagnosis.spark.resources import collected, spilled
-from pag_graph.sources.spark.settings import setting
 
 if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.look import Cause, Look
@@ -67,7 +66,7 @@ def _full_heaps(look: Look) -> dict[str, int]:
 
 
 def _heap_bytes(look: Look) -> int | None:
-    return bytes_of(setting(look.schedule.log, _setting_of(look)).value, unit="m")
+    return size_of(look.schedule.log, _setting_of(look))
 
 
 def _setting_of(look: Look) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pag_graph.diagnosis.spark.changes import bytes_of, of_program, of_setting, share_of_memory
-from pag_graph.sources.spark.settings import setting
+from pag_graph.diagnosis.spark.changes import of_program, of_setting, share_of_memory, size_of
 
 if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.look import Cause, Look, Shorter
@@ -103,9 +102,9 @@ def _broadcast_missed(look: Look, join: PlanNode) -> Cause | None:
 def _most_to_send(look: Look, query: int) -> int:
     """Return how large a side may be that every executor holds, and that the driver collects before."""
     log, limits = look.schedule.log, look.limits
-    driver = bytes_of(setting(log, "spark.driver.memory").value) or 1 << 30
+    driver = size_of(log, "spark.driver.memory") or 1 << 30
     heap = driver if all(name == "driver" for name in look.schedule.executors["executor"].to_list()) else 0
-    heap = heap or bytes_of(setting(log, "spark.executor.memory").value, unit="m") or 1 << 30
+    heap = heap or size_of(log, "spark.executor.memory") or 1 << 30
     fraction = share_of_memory(log, query)
     cores = max((int(count or 1) for count in look.schedule.executors["cores"].to_list()), default=1)
     return int(min(limits.driver_heap_share * driver, fraction * heap / max(cores, 1)))

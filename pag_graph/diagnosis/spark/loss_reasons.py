@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from pag_graph.diagnosis.spark.changes import Change, bytes_of, of_setting
+from pag_graph.diagnosis.spark.changes import Change, bytes_of, of_setting, size_of
 from pag_graph.sources.spark.settings import setting
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def proposed_for(log: SparkLog, name: str) -> tuple[Change, ...]:
     tuple of Change
         Empty where the log does not say how much memory executors had, or the cluster has no such setting.
     """
-    heap = bytes_of(setting(log, _MEMORY).value)
+    heap = size_of(log, _MEMORY)
     if heap is None:
         return ()
     if name == "heap_full":
@@ -118,7 +118,7 @@ def proposed_for(log: SparkLog, name: str) -> tuple[Change, ...]:
     ):
         return ()
     recorded, source = setting(log, _OVERHEAD)
-    stated = bytes_of(recorded, unit="m")
+    stated = bytes_of(_OVERHEAD, recorded)
     overhead = max(_LEAST_OVERHEAD, int(_factor(log) * heap)) if stated is None else stated
     overhead_now = f"{overhead >> 20}m"
     return (Change(_OVERHEAD, overhead_now, "default" if stated is None else source, f"{overhead * 2 >> 20}m"),)

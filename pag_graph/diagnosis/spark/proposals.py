@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pag_graph.diagnosis.spark.changes import Change, bytes_of, of_program, of_setting
+from pag_graph.diagnosis.spark.changes import Change, of_program, of_setting, size_of
 from pag_graph.diagnosis.spark.cores import most_cores
 from pag_graph.diagnosis.spark.loss_reasons import proposed_for
 from pag_graph.diagnosis.spark.program_changes import PROGRAM_CHANGES, salted_key
@@ -73,7 +73,7 @@ def _more_memory(look: Look, cause: Cause) -> tuple[Change, ...]:
     """Propose twice the memory for each task of an executor: more of it, or fewer tasks at once."""
     del cause
     log = look.schedule.log
-    memory_bytes, cores = bytes_of(setting(log, _MEMORY).value, unit="b"), setting(log, _CORES).value
+    memory_bytes, cores = size_of(log, _MEMORY), setting(log, _CORES).value
     changes = [] if memory_bytes is None else [of_setting(log, _MEMORY, f"{memory_bytes * 2 >> 20}m")]
     if cores is not None and _WHOLE.fullmatch(cores) and int(cores) > 1:
         changes.append(of_setting(log, _CORES, f"{-(-int(cores) // 2)}, if not more memory"))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pag_graph.diagnosis.spark.changes import bytes_of, of_program, of_setting
+from pag_graph.diagnosis.spark.changes import of_program, of_setting, size_of
 from pag_graph.diagnosis.spark.driver_time import driver_gaps
 from pag_graph.diagnosis.spark.intervals import common, length, united
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.sources.spark.placing import MS
-from pag_graph.sources.spark.settings import setting
 
 if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.plan_view import PlanNode
@@ -33,7 +32,7 @@ def driver_gc(look: Look) -> list[Cause]:
     gc_ns = min(gc_ns, length(driver_gaps(look.schedule)) + _launching(look))
     if not look.matters(gc_ns):
         return []
-    memory_bytes = bytes_of(setting(log, _MEMORY).value)
+    memory_bytes = size_of(log, _MEMORY)
     changes = () if memory_bytes is None else (of_setting(log, _MEMORY, f"{memory_bytes * 2 >> 20}m"),)
     text = f"The driver collected garbage for {seconds(gc_ns)}, of {seconds(look.active)} since the first job."
     signal = {"gc_ns": gc_ns, "driver_memory_bytes": memory_bytes}

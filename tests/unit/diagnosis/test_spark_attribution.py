@@ -150,6 +150,10 @@ def test_advice_that_was_followed_is_told_with_what_came_of_it(tmp_path: Path) -
     assert (row.cause, row.setting, row.recorded, row.proposed) == ("gc", "spark.executor.memory", "1g", "2048m")
     assert row.got_ns == 4 * 1_900 * 10**6
     assert "predicted 8.00 s, got 7.60 s" in row.text
+    # Bare numbers are MiB.
+    assert len(compare(garbage("bare", 100, "4096"), base).followed) == 1
+    assert len(compare(new, garbage("bare base", 2_000, "1024")).followed) == 1
     # Less memory, or as much, follows nothing.
     assert not compare(garbage("less", 100, "512m"), base).followed
     assert not compare(garbage("same", 100, "1g"), base).followed
+    assert not compare(garbage("bare same", 100, "1024"), base).followed

@@ -85,6 +85,9 @@ OVERHEAD, HEAP = "spark.executor.memoryOverhead", "spark.executor.memory"
             [(OVERHEAD, "1638m", "3276m")],
         ),
         ("Command exited with code 52", {**YARN, "spark_executor_memory": "2g"}, [(HEAP, "2g", "4096m")]),
+        # Bare numbers of both are MiB.
+        ("Command exited with code 52", {**YARN, "spark_executor_memory": "2048"}, [(HEAP, "2048", "4096m")]),
+        ("Command exited with code 137", {**YARN, "spark_executor_memory": "8192"}, [(OVERHEAD, "819m", "1638m")]),
         # Its own cluster manager knows no memory beside the heap, and other losses have nothing to do with memory.
         ("Command exited with code 137", {"spark_master": "spark://10.0.0.1:7077"}, []),
         ("Executor heartbeat timed out after 147262 ms", YARN, []),

@@ -151,6 +151,8 @@ def test_tasks_that_spill_are_made_smaller_until_they_are_small(tmp_path: Path) 
         "spark.executor.memory: 2g -> 4096m",
         "spark.executor.cores: 8 -> 4, if not more memory",
     ]
+    bare = few_partitions({**settings, "spark.executor.memory": "2048"}, tasks=8, spilled=4096, read=64)
+    assert changes(diagnosis_of(written(bare, tmp_path)), "spill")[0] == "spark.executor.memory: 2048 -> 4096m"
 
 
 def test_writing_for_shuffles_is_a_cause_with_a_bound(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def followed(new: SparkAnswer, base: SparkAnswer) -> list[Followed]:
             if change.what not in SETTINGS:
                 continue
             before, after = (setting(spark_answer.log, change.what).value for spark_answer in (base, new))
-            if before != after and _reaches(after, change.proposed, before):
+            if before != after and _reaches(change.what, after, change.proposed, before):
                 rows.append(
                     Followed(
                         cause=cause.cause,
@@ -76,16 +76,16 @@ def followed(new: SparkAnswer, base: SparkAnswer) -> list[Followed]:
     return rows
 
 
-def _reaches(setting_now: str | None, proposed: str, before: str | None) -> bool:
+def _reaches(name: str, setting_now: str | None, proposed: str, before: str | None) -> bool:
     """Return whether a value is what was proposed, or lies beyond it as seen from what it was."""
     if setting_now == proposed:
         return True
-    numbers = [_number(text) for text in (before, proposed, setting_now)]
+    numbers = [_number(name, text) for text in (before, proposed, setting_now)]
     if any(number is None for number in numbers):
         return False
     number_before, number_proposed, number_now = (number or 0 for number in numbers)
     return number_now <= number_proposed < number_before or number_before < number_proposed <= number_now
 
 
-def _number(text: str | None) -> int | None:
-    return -1 if text == "-1" else bytes_of(text)
+def _number(name: str, text: str | None) -> int | None:
+    return -1 if text == "-1" else bytes_of(name, text)
