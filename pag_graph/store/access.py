@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
 
 from pag_graph.errors import InvalidParameterError, SinkError
 
@@ -30,6 +31,25 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def address_parts(address: str) -> SplitResult:
+    """Return the parts of an address.
+
+    Parameters
+    ----------
+    address
+        As a person wrote it.
+
+    Returns
+    -------
+    SplitResult
+        All parts are empty of what is no address at all, such as ``http://[::1``.
+    """
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def read_token(file: Path) -> str:

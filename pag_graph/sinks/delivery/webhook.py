@@ -9,14 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import orjson
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
 from pag_graph.sinks.delivery.cursors import Cursor
 from pag_graph.sinks.delivery.records import commits
-from pag_graph.store.access import is_loopback
+from pag_graph.store.access import address_parts, is_loopback
 from pag_graph.store.delta import open_store
 from pag_graph.store.in_place import refusals
 
@@ -47,7 +46,7 @@ def check_address(url: str) -> str:
     InvalidParameterError
         If it is neither of https, nor of this machine.
     """
-    parts = urlsplit(url)
+    parts = address_parts(url)
     host = parts.hostname or ""
     if parts.scheme == "https" and host:
         return url

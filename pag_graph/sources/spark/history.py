@@ -8,16 +8,20 @@ import shutil
 import urllib.error
 import urllib.request
 import zipfile
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import orjson
 
 from pag_graph.errors import InvalidParameterError, TraceFormatError
+from pag_graph.store.access import address_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["HEADER", "Bounds", "choose_applications", "fetch_application", "spool"]
@@ -51,6 +55,21 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         """Follow nowhere: the answer is an error with its status."""
+
+
+class _Body:
+    """What a server sends; where it breaks off, the error says so."""
+
+    def __init__(self, answer: Any, host: str) -> None:
+        self._answer, self._host = answer, host
+
+    def read(self, size: int) -> bytes:
+        try:
+            content: bytes = self._answer.read(size)
+        except (OSError, HTTPException) as error:
+            message = f"The History Server at {self._host} broke off: {type(error).__name__}."
+            raise TraceFormatError(message, "Try again, or take the log from the server's own folder.", {}) from None
+        return content
 
 
 def choose_applications(server: str, *, name: str | None = None, last: int = 1) -> list[str]:
@@ -150,8 +169,10 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
     return target
 
 
-def _response(server: str, path: str) -> Any:
-    address = urlsplit(server)
+@contextmanager
+def _response(server: str, path: str) -> Iterator[_Body]:
+    """Ask a server, and give what it answers."""
+    address = address_parts(server)
     if (
         address.scheme not in {"http", "https"}
         or not address.hostname
@@ -166,7 +187,7 @@ def _response(server: str, path: str) -> Any:
     if colon:
         request.add_header(name.strip(), value.strip())
     try:
-        return urllib.request.build_opener(_NoRedirect).open(request, timeout=_PATIENCE_SECONDS)
+        answer = urllib.request.build_opener(_NoRedirect).open(request, timeout=_PATIENCE_SECONDS)
     except urllib.error.HTTPError as error:
         status = error.code
         error.close()
@@ -176,9 +197,11 @@ def _response(server: str, path: str) -> Any:
             message = f"The History Server redirects to another place (HTTP {status})."
             hint = "Give the address that it redirects to."
         raise TraceFormatError(message, hint, {"status": status}) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         message = f"The History Server at {address.hostname} does not answer: {type(error).__name__}."
         raise TraceFormatError(message, "Look at the address.", {}) from None
+    with answer:
+        yield _Body(answer, address.hostname)
 
 
 def spool(source: Any, out: IO[bytes], most: int, what: str) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 from pyarrow import fs
 
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.sources.spark.history import Bounds, spool
+from pag_graph.store.access import address_parts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,10 @@ def fetch_logs(address: str, folder: Path, *, bounds: Bounds | None = None) -> P
     InvalidParameterError
         If the address is none, or holds a password.
     """
-    url = urlsplit(address)
+    url = address_parts(address)
+    if not url.scheme:
+        message = f"{address!r} is not an address of an object store."
+        raise InvalidParameterError(message, "Write it as in s3://bucket/eventlogs.", {})
     shown_address = f"{url.scheme}://{url.hostname or ''}{url.path}"
     if url.password or url.fragment or not {name for name, _ in parse_qsl(url.query)} <= _PARAMETERS:
         message = (

@@ -235,7 +235,9 @@ def test_what_nobody_takes_for_a_day_is_given_up(states: list[StoreInfo], monkey
         assert [key for _, key, _ in got] == [ids(info.path)[0]] * 3 + [ids(info.path)[1]]
 
 
-@pytest.mark.parametrize("url", ["http://example.org/", "ftp://127.0.0.1/", "https://", "http://10.0.0.1/"])
+@pytest.mark.parametrize(
+    "url", ["http://example.org/", "ftp://127.0.0.1/", "https://", "http://10.0.0.1/", "http://[::1"]
+)
 def test_alerts_do_not_leave_in_the_open(url: str) -> None:
     with pytest.raises(InvalidParameterError, match="cannot be sent"):
         check_address(url)

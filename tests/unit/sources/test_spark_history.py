@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +20,7 @@ from pag_graph.sources.spark.history import HEADER, Bounds, choose_applications,
 from pag_graph.sources.spark.logfiles import find_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LOG = Path(__file__).parents[2] / "data" / "spark" / "forms" / "two-jobs.zstd"
 
@@ -149,11 +150,55 @@ def test_what_is_no_archive_no_list_and_no_address(server: Server, tmp_path: Pat
         choose_applications(server.url)
     with pytest.raises(TraceFormatError, match="does not answer"):
         choose_applications("http://127.0.0.1:1")
-    for address in ("file:///etc", "http://user:secret@127.0.0.1", "127.0.0.1:18080"):
+    for address in ("file:///etc", "http://user:secret@127.0.0.1", "127.0.0.1:18080", "http://[::1"):
         with pytest.raises(InvalidParameterError, match="address"):
             choose_applications(address)
     with pytest.raises(InvalidParameterError, match="not an id"):
         fetch_application(server.url, "../x", tmp_path)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture
+def breaking_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], str]]:
+    """Give the address of a server that sends some bytes to whoever asks, and hangs up."""
+    monkeypatch.delenv(HEADER, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(10)
+
+        def serve(sent: bytes) -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(sent)
+
+        threads: list[threading.Thread] = []
+
+        def address(sent: bytes) -> str:
+            threads.append(threading.Thread(target=serve, args=(sent,)))
+            threads[-1].start()
+            return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+        yield address
+        for thread in threads:
+            thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer: BadStatusLine"),
+        (CHUNKED + b"100\r\nPK", "broke off: IncompleteRead"),
+        (CHUNKED + b"a hundred bytes\r\n", "broke off: IncompleteRead"),
+    ],
+)
+def test_a_server_that_breaks_off_or_is_none_is_a_typed_error(
+    breaking_off: Callable[[bytes], str], tmp_path: Path, sent: bytes, said: str
+) -> None:
+    with pytest.raises(TraceFormatError, match=said):
+        choose_applications(breaking_off(sent))
+    with pytest.raises(TraceFormatError, match=said):
+        fetch_application(breaking_off(sent), "app-1", tmp_path)
 
 
 def test_the_command_answers_for_what_a_server_has(server: Server) -> None:

@@ -66,6 +66,11 @@ def test_passwords_are_refused_and_not_told(address: str, tmp_path: Path) -> Non
     assert "secret" not in f"{refused.value} {refused.value.context}".replace("secret_key", "")
 
 
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="is not an address"):
+        fetch_logs("s3://[::1/logs", tmp_path)
+
+
 def test_the_command_answers_for_an_address_and_keeps_nothing(
     store: Path, tmp_path: Path, run_pag: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
