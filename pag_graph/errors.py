@@ -101,11 +101,18 @@ class MissingColumnError(SchemaError):
     condition = "MISSING_COLUMN"
 
     @classmethod
-    def from_missing_and_available(cls, *, where: str, missing: list[str], available: list[str]) -> MissingColumnError:
+    def from_missing_and_available(
+        cls,
+        *,
+        where: str,
+        missing: list[str],
+        available: list[str],
+        hint: str = "Convert the source again with `pag convert`.",
+    ) -> MissingColumnError:
         """Build the error from the column names that are missing and those that are available."""
         return cls(
             f"{where} lacks the column(s) {', '.join(missing)}; it has {', '.join(available) or 'none'}.",
-            "Convert the source again with `pag convert`.",
+            hint,
             {"file": where, "missing": missing, "available": available},
         )
 

@@ -312,7 +312,10 @@ def unreadable(file: Path, form: str, error: Exception) -> tuple[str, str, dict[
 def _check_columns(file: Path, columns: Iterable[str]) -> None:
     available = parquet_columns(file)
     if missing := [name for name in columns if name not in available]:
-        raise MissingColumnError.from_missing_and_available(where=str(file), missing=missing, available=available)
+        hint = "Look at whether the file is of this format."
+        raise MissingColumnError.from_missing_and_available(
+            where=str(file), missing=missing, available=available, hint=hint
+        )
 
 
 def _convert_line(

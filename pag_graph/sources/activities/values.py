@@ -65,7 +65,10 @@ def clean(table: Table, frame: pl.DataFrame, files: tuple[Path, ...], number: in
         _check_type(file, column, frame.schema[column], unit if table.columns[name] == TIME else "")
         columns[name] = _convert(source, column, table.columns[name], unit)
     if missing := [name for name in table.needed if name not in columns]:
-        raise MissingColumnError.from_missing_and_available(where=str(file), missing=missing, available=list(columns))
+        hint = f"The table needs {', '.join(table.needed)}; docs/generic.md has examples."
+        raise MissingColumnError.from_missing_and_available(
+            where=str(file), missing=missing, available=list(columns), hint=hint
+        )
     if "duration" in table.columns:
         if ("end" in columns) == ("duration" in columns):
             which_columns = "both" if "end" in columns else "neither of"

@@ -458,8 +458,9 @@ def test_slips_of_the_pen_are_named_with_file_and_line(tmp_path: Path, tables: d
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingColumnError, match=r"messages\.csv lacks the column\(s\) to"):
+    with pytest.raises(MissingColumnError, match=r"messages\.csv lacks the column\(s\) to") as caught:
         convert(tmp_path, activities="worker,start,end,activity\nw,1,9,busy\n", messages="from,sent\nw,3\n")
+    assert caught.value.hint == "The table needs from, to, sent; docs/generic.md has examples."
 
 
 def test_broken_json_is_named_with_its_line(tmp_path: Path) -> None:

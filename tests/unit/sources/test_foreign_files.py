@@ -47,8 +47,9 @@ def test_what_is_wrong_with_a_parquet_file(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match=r"log.parquet cannot be read as Parquet"):
         read_frame(file, {"a": pl.Int64})
     pl.DataFrame({"a": [2**63]}, schema={"a": pl.UInt64}).write_parquet(file)
-    with pytest.raises(MissingColumnError, match=r"log.parquet lacks .* b"):
+    with pytest.raises(MissingColumnError, match=r"log.parquet lacks .* b") as caught:
         read_frame(file, {"b": pl.Int64})
+    assert caught.value.hint == "Look at whether the file is of this format."
     with pytest.raises(SchemaError, match=r"log.parquet holds values that do not fit"):
         read_frame(file, {"a": pl.Int64})
 
