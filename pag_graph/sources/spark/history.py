@@ -8,6 +8,7 @@ import shutil
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -17,7 +18,7 @@ from urllib.parse import quote
 
 import orjson
 
-from pag_graph.errors import InvalidParameterError, TraceFormatError
+from pag_graph.errors import InvalidParameterError, StoreError, TraceFormatError
 from pag_graph.store.access import address_parts
 
 if TYPE_CHECKING:
@@ -143,9 +144,12 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
     Raises
     ------
     TraceFormatError
-        If the server does not answer, has no such application, or sends what is no archive or beyond the bounds.
+        If the server does not answer, breaks off, has no such application, or sends what is no archive, beyond the
+        bounds, or has two files of one name.
     InvalidParameterError
         If the address, or the id, is none.
+    StoreError
+        If there is no room for it.
     """
     if _APPLICATION.fullmatch(application) is None:
         message = f"{application!r} is not an id of an application."
@@ -161,7 +165,7 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
     try:
         with zipfile.ZipFile(archive) as members:
             _unpack(members, target, bounds)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         message = "What the History Server sent is not an archive of logs."
         raise TraceFormatError(message, "Look at the server's own log.", {"app": application}) from error
     finally:
@@ -227,6 +231,8 @@ def spool(source: Any, out: IO[bytes], most: int, what: str) -> int:
     ------
     TraceFormatError
         If it is larger than it may be. What was read before stays written.
+    StoreError
+        If there is no room for it.
     """
     size = 0
     while piece := source.read(_PIECE):
@@ -234,8 +240,23 @@ def spool(source: Any, out: IO[bytes], most: int, what: str) -> int:
         if size > most:
             message = f"{what} is larger than {most:,} bytes, which is the limit."
             raise TraceFormatError(message, "Take the log from the server's own folder.", {"limit": most})
-        out.write(piece)
+        try:
+            out.write(piece)
+            out.flush()
+        except OSError as error:
+            message = f"{what} cannot be kept: {error}."
+            raise StoreError(message, "Set TMPDIR to a folder with room.", {}) from error
     return size
+
+
+def _opened(place: Path, target: Path) -> IO[bytes]:
+    """Open a new file for one of an archive; none of them replaces another one."""
+    try:
+        place.parent.mkdir(exist_ok=True)
+        return place.open("xb")
+    except FileExistsError as error:
+        message = f"The archive holds two files of one name: {place.relative_to(target)}."
+        raise TraceFormatError(message, "Take the log from the server's own folder.", {}) from error
 
 
 def _unpack(members: zipfile.ZipFile, target: Path, bounds: Bounds) -> None:
@@ -250,10 +271,12 @@ def _unpack(members: zipfile.ZipFile, target: Path, bounds: Bounds) -> None:
         if not names:
             continue
         place = target.joinpath(*names[-2:])
-        place.parent.mkdir(exist_ok=True)
+        if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            # No History Server compresses otherwise, and each way has errors of its own.
+            raise NotImplementedError
         # What the archive says of sizes is not believed: what comes out is counted.
         most_bytes = min(bytes_left, max(bounds.ratio * info.compress_size, _PIECE))
-        with members.open(info) as source, place.open("xb") as file:
+        with members.open(info) as source, _opened(place, target) as file:
             bytes_left -= spool(source, file, most_bytes, "A file of the archive")
     if not any(path.is_file() for path in target.rglob("*")):
         shutil.rmtree(target)

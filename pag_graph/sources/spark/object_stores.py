@@ -63,6 +63,8 @@ def fetch_logs(address: str, folder: Path, *, bounds: Bounds | None = None) -> P
         If the store does not answer, there is nothing, or too much.
     InvalidParameterError
         If the address is none, or holds a password.
+    StoreError
+        If there is no room for the log.
     """
     url = address_parts(address)
     if not url.scheme:

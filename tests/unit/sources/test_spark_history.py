@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pag_graph.cli.app import app
-from pag_graph.errors import InvalidParameterError, TraceFormatError
-from pag_graph.sources.spark.history import HEADER, Bounds, choose_applications, fetch_application
+from pag_graph.errors import InvalidParameterError, StoreError, TraceFormatError
+from pag_graph.sources.spark.history import HEADER, Bounds, choose_applications, fetch_application, spool
 from pag_graph.sources.spark.logfiles import find_logs
 
 if TYPE_CHECKING:
@@ -155,6 +155,46 @@ def test_what_is_no_archive_no_list_and_no_address(server: Server, tmp_path: Pat
             choose_applications(address)
     with pytest.raises(InvalidParameterError, match="not an id"):
         fetch_application(server.url, "../x", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("a/app-1/events", "b/app-1/events"), "two files of one name: app-1/events"),
+        (("app-1", "app-1/events"), "two files of one name: app-1/events"),
+        (("app-1/events", "app-1"), "two files of one name: app-1"),
+    ],
+)
+def test_files_that_would_be_one_are_refused(server: Server, tmp_path: Path, names: tuple[str, str], said: str) -> None:
+    server.has("/app-1/logs", archive(**dict.fromkeys(names, b'{"Event":"x"}\n')))
+    with pytest.raises(TraceFormatError, match=said):
+        fetch_application(server.url, "app-1", tmp_path)
+
+
+def test_a_damaged_archive_is_named(server: Server, tmp_path: Path) -> None:
+    content = bytearray(archive(log=b'{"Event":"x"}\n' * 1_000))
+    # No block of deflate is of the type 3.
+    content[content.index(b"log") + 3] = 0b111
+    server.has("/app-1/logs", bytes(content))
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w", zipfile.ZIP_BZIP2) as members:
+        members.writestr("log", b'{"Event":"x"}\n' * 1_000)
+    server.has("/app-2/logs", other.getvalue().replace(b"BZh", b"BZ?"))
+    for application in ("app-1", "app-2"):
+        with pytest.raises(TraceFormatError, match="not an archive of logs"):
+            fetch_application(server.url, application, tmp_path)
+
+
+class Full(io.BytesIO):
+    """A file on a disk that is full."""
+
+    def write(self, _content: object) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_not_blamed_on_who_sends() -> None:
+    with pytest.raises(StoreError, match=r"The archive cannot be kept: .*No space left"):
+        spool(io.BytesIO(b"log"), Full(), 10, "The archive")
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
