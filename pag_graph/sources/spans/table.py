@@ -192,13 +192,13 @@ def are_times(column: Sequence[Any], before: int) -> bool:
     Parameters
     ----------
     column
-        Values as JSON has them, at least one.
+        Values as JSON has them.
     before
         What all must be below.
 
     Returns
     -------
     bool
-        Whether all are whole numbers from 0 on and below this.
+        Whether all are whole numbers from 0 on and below this; false where there are none.
     """
     return set(map(type, column)) == {int} and 0 <= min(column) <= max(column) < before
