@@ -40,6 +40,7 @@ MODULES = {
         "__init__",
         "definition",
         "entries",
+        "reports",
         "result_tables",
         "window_graphs",
         "parameters",
