@@ -145,8 +145,8 @@ class Evidence:
 
     @cached_property
     def waiting_share(self) -> float:
-        """The same as a share of all workers' time."""
-        return self.waiting_ns / ((self.window.span_ns or 1) * len(self.snapshot.run.workers))
+        """The same as a share of all workers' time; one that was not born yet, or has ended, has none."""
+        return self.waiting_ns / (int(local_inside(self.snapshot)["inside_ns"].sum()) or 1)
 
     @cached_property
     def blamed_by_worker(self) -> dict[int, int]:
