@@ -437,10 +437,11 @@ def _help(evidence: Evidence) -> Iterator[Statement]:
 def _doubts(evidence: Evidence) -> Iterator[Statement]:
     path = evidence.path
     text = f"{evidence.confidence} confidence: {path.explained:.1%} of the time on the path is explained"
-    alternatives = path.alternatives
+    # A wait may have had several alternatives.
+    doubtful = sum(count > 0 for count in path.steps["alternatives"].to_pylist())
     text += (
-        f"; {_times(alternatives, 'wait')} on it may have been ended by another message as well"
-        if alternatives
+        f"; {_times(doubtful, 'wait')} on it may have been ended by another message as well"
+        if doubtful
         else "; every wait on it has one message that ended it"
     )
     yield Statement(topic="doubt", text=text, share=path.explained)

@@ -46,6 +46,18 @@ def balanced(other: int) -> str:
     return " | ".join(events)
 
 
+def test_a_wait_with_two_alternatives_is_one_doubtful_wait(tmp_path: Path) -> None:
+    waiting = "0 end | 101 park | 700 unpark | 702 recv 3<1 | 703 recv 3<2 | 704 recv 3<3 | 1095 end"
+    senders = (f"0 end | {600 + number} send 3>0 | 1100 end" for number in range(3))
+    trace = draw(waiting, *senders, processes=[0, 1, 1, 1], uncertainty_ns=[50] * 4)
+    trace.write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    pag = api.open(tmp_path / "store")
+    assert pag.critical_path(epoch=1).alternatives == 2
+    doubts = pag.why(epoch=1).table["statement"].to_pylist()
+    assert "; 1 wait on it may have been ended by another message" in " ".join(doubts)
+
+
 def test_workers_that_have_ended_have_no_time_of_which_waiting_is_a_share(tmp_path: Path) -> None:
     waiting = "0 start 1 | 90 stop 1 | 95 end | 301 park | 700 unpark | 702 recv 3<0 *5 | 1095 end"
     ended = "0 start 1 | 90 stop 1 | 95 end | 95 exit"
