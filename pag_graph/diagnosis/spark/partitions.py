@@ -19,6 +19,7 @@ __all__ = ["partitions"]
 
 _PAST_THE_END = 256 << 10
 """So much may a task read beyond its part of a file: the rest of a line, and what buffers of 64 KiB fetch ahead."""
+_RANGES = "Ranking by ranges reads all rows twice more: with few cores it can take longer than the window."
 
 
 def partitions(look: Look) -> list[Cause]:
@@ -26,18 +27,34 @@ def partitions(look: Look) -> list[Cause]:
 
     Causes: ``too_few_partitions``, ``single_window``, ``unsplittable_input``, ``tiny_tasks``.
     """
-    causes: list[Cause | None] = []
+    few_tasks: dict[Any, list[_FewTasks]] = {}
     tiny_stages: list[_TinyTasks] = []
     for stage in look.stages.iter_rows(named=True):
         available = max(1, cores_at(look.cores, (stage["start_ns"] + stage["end_ns"]) // 2))
-        causes.append(_too_few(look, stage, available))
+        if (few := _too_few(look, stage, available)) is not None:
+            few_tasks.setdefault(few.read or few.key, []).append(few)
         if (tiny_tasks := _tiny_tasks(look, stage, available)) is not None:
             tiny_stages.append(tiny_tasks)
-    causes.append(_tiny(look, tiny_stages))
+    causes = [*(_few(look, stages) for stages in few_tasks.values()), _tiny(look, tiny_stages)]
     return [cause for cause in causes if cause is not None]
 
 
-def _too_few(look: Look, stage: dict[str, Any], available: int) -> Cause | None:
+class _FewTasks(NamedTuple):
+    """A stage that leaves cores empty because it has too few tasks."""
+
+    key: tuple[int, int]
+    cause: str
+    read: tuple[Any, ...] | None
+    """What it read, where that is the reason: stages that read as many bytes of as many files have one cause."""
+    numbers: I64
+    """Its tasks."""
+    durations: I64
+    """What each would take, in nanoseconds, if there were one for each core."""
+    cores: int
+    span_ns: int
+
+
+def _too_few(look: Look, stage: dict[str, Any], available: int) -> _FewTasks | None:
     key = (stage["stage"], stage["stage_attempt"])
     if stage["tasks"] >= available or stage["stage_attempt"] or stage["failed"]:
         return None
@@ -45,20 +62,43 @@ def _too_few(look: Look, stage: dict[str, Any], available: int) -> Cause | None:
     numbers, held_ns, run_ns = (stage_tasks[name].to_numpy() for name in ("number", "held", "run"))
     # Only what a task does with its data is divided: each of more tasks is launched and deserialised as well.
     even_share_ns = int(np.minimum(run_ns, look.warm[numbers]).sum() // available)
+    cause = _why_few(look, key, stage_tasks)
+    read = _what_was_read(look, key, stage_tasks) if cause == "unsplittable_input" else None
+    span_ns = stage["end_ns"] - stage["start_ns"]
+    return _FewTasks(key, cause, read, numbers, held_ns - run_ns + even_share_ns, available, span_ns)
+
+
+def _few(look: Look, stages: list[_FewTasks]) -> Cause | None:
+    """Return what too few tasks cost in stages that have them for one reason."""
 
     def split(durations: I64) -> None:
-        durations[numbers] = np.minimum(durations[numbers], held_ns - run_ns + even_share_ns)
+        for stage in stages:
+            durations[stage.numbers] = np.minimum(durations[stage.numbers], stage.durations)
 
-    saved = look.saved_in([key], split)
+    saved = look.saved_in([stage.key for stage in stages], split)
     if not look.matters(saved):
         return None
-    span = stage["end_ns"] - stage["start_ns"]
+    worst = max(stages, key=lambda stage: stage.span_ns)
+    tasks, cores = len(worst.numbers), worst.cores
     text = (
-        f"{look.stage_name(*key)} had {stage['tasks']} task{'s' if stage['tasks'] > 1 else ''} for {available} cores:"
-        f" {available - stage['tasks']} of them had nothing to do for {seconds(span)}."
+        f"{look.stage_name(*worst.key)} had {tasks} task{'s' if tasks > 1 else ''} for {cores} cores:"
+        f" {cores - tasks} of them had nothing to do for {seconds(worst.span_ns)}."
     )
-    signal = {"tasks": stage["tasks"], "cores": available, "span_ns": span}
-    return look.cause(_why_few(look, key, stage_tasks), saved, text, stage=stage["stage"], signal=signal, changed=split)
+    if len(stages) > 1:
+        more, all_ns = len(stages) - 1, sum(stage.span_ns for stage in stages)
+        text += f" {more:,} more stage{'s' if more > 1 else ''} read as much: {seconds(all_ns)} together."
+    signal = {
+        "tasks": tasks,
+        "cores": cores,
+        "span_ns": worst.span_ns,
+        "stages": sorted({stage.key[0] for stage in stages}),
+    }
+    # What it takes to rank by ranges is in no replay.
+    bound = worst.cause == "single_window"
+    traps = (_RANGES,) if bound else ()
+    return look.cause(
+        worst.cause, saved, text, stage=worst.key[0], signal=signal, changed=split, bound=bound, traps=traps
+    )
 
 
 def _why_few(look: Look, key: tuple[int, int], stage_tasks: Any) -> str:
@@ -82,12 +122,22 @@ def _unsplit(look: Look, key: tuple[int, int], largest: int) -> bool:
         return False
     job = look.schedule.jobs[look.schedule.stage_jobs[key]]
     splits = splits_of(look.schedule, job.execution, job.start_ns)
-    scans = [
-        (node.total(FILES), node.total(FILE_BYTES)) for node in look.plans.of_stage.get(key, ()) if node.has(FILES)
-    ]
+    scans = _scans(look, key)
     if not scans:
         return largest >= 2 * splits.largest
     return largest > max(splits.bytes_of_task(files, size) for files, size in scans) + _PAST_THE_END
+
+
+def _scans(look: Look, key: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return how many files, and how many bytes of them, each scan of a stage reads."""
+    nodes = look.plans.of_stage.get(key, ())
+    return [(node.total(FILES), node.total(FILE_BYTES)) for node in nodes if node.has(FILES)]
+
+
+def _what_was_read(look: Look, key: tuple[int, int], stage_tasks: Any) -> tuple[Any, ...]:
+    """Return what tells the input of a stage from that of others, as far as a log does."""
+    scans = _scans(look, key)
+    return (stage_tasks.height, *scans) if scans else (stage_tasks.height, int(stage_tasks["input_bytes"].sum()))
 
 
 class _TinyTasks(NamedTuple):

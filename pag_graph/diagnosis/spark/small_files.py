@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,8 +31,12 @@ def small_files(look: Look) -> list[Cause]:
 
     Causes: ``small_files_read``, ``small_files_written``.
     """
+    scans: dict[tuple[int, int], list[PlanNode]] = {}
+    for node in look.plans:
+        if node.has(FILES):
+            scans.setdefault((node.total(FILES), node.total(FILE_BYTES)), []).append(node)
     causes = [
-        *(_many_read(look, node) for node in look.plans if node.has(FILES)),
+        *(_many_read(look, nodes) for nodes in scans.values()),
         *(_many_written(look, node) for node in look.plans if node.has(_WRITTEN)),
     ]
     return [cause for cause in causes if cause is not None]
@@ -45,22 +50,28 @@ def _excess(look: Look, files: int, size: int, least: int = 1) -> float:
     return max(0.0, 1 - max(least, -(-size // limits.file_bytes)) / files)
 
 
-def _many_read(look: Look, scan: PlanNode) -> Cause | None:
-    files, size = scan.total(FILES), scan.total(FILE_BYTES)
+def _many_read(look: Look, scans: list[PlanNode]) -> Cause | None:
+    """Return what small files cost scans that read as many of them and as many bytes: most likely the same ones."""
+    files, size = scans[0].total(FILES), scans[0].total(FILE_BYTES)
     share = _excess(look, files, size)
-    keys = sorted(look.plans.stages([scan]))
+    # A stage may read them more than once.
+    scans_of_stage = Counter(key for scan in scans for key in look.plans.stages([scan]))
+    keys = sorted(scans_of_stage)
     if not share or not keys:
         return None
-    timed = scan.counted.get("scan time", {})
+    timed_ns: Counter[tuple[int, int]] = Counter()
+    for scan in scans:
+        timed_ns.update(scan.counted.get("scan time", {}))
 
     def scanning(key: tuple[int, int]) -> float:
         # Scans that read row by row have no timer: then all of the stage may be theirs. The others drop the rest of a
         # millisecond with each batch, and each file has one at least.
-        return min(1.0, (timed[key] + files * _DROPPED_NS) / look.plans.run_ns[key]) if timed.get(key) else 1.0
+        dropped_ns = scans_of_stage[key] * files * _DROPPED_NS
+        return min(1.0, (timed_ns[key] + dropped_ns) / look.plans.run_ns[key]) if timed_ns[key] else 1.0
 
     changed, gaps_ns = look.cut(keys, lambda key: share * scanning(key), warm=True), 0
     for key in keys:
-        frames, between_ns = _frames(look, scan, key)
+        frames, between_ns = _frames(look, scans_of_stage[key] * files, scans_of_stage[key] * size, key)
         changed.parts.append(frames)
         gaps_ns += between_ns
     saved = look.saved_in(keys, changed)
@@ -68,32 +79,37 @@ def _many_read(look: Look, scan: PlanNode) -> Cause | None:
     if not look.matters(saved):
         return None
     stage = max(keys, key=lambda key: look.plans.run_ns[key])
+    worst = next(scan for scan in scans if stage in look.plans.stages([scan]))
+    name = look.stage_name(*stage)
+    if len(keys) > 1:
+        more = len(keys) - 1
+        name += f" and {more:,} more stage{'s' if more > 1 else ''} each"
     mean = size / files
-    reading_part = f"; reading them took {seconds(sum(timed.values()))} of tasks" if timed else ""
-    text = f"{look.stage_name(*stage)} read {files:,} files of {mean / 2**20:,.2f} MiB each{reading_part}."
+    reading_part = f"; reading them took {seconds(sum(timed_ns.values()))} of tasks" if timed_ns else ""
+    text = f"{name} read {files:,} files of {mean / 2**20:,.2f} MiB each{reading_part}."
     proposed = f"{max(1, -(-size // look.limits.file_bytes)):,} of up to 128 MiB"
     signal = {
         "files": files,
         "bytes": size,
         "mean_bytes": int(mean),
-        "scan_ns": sum(timed.values()),
-        "query": scan.execution,
+        "scan_ns": sum(timed_ns.values()),
+        "query": worst.execution,
+        "stages": sorted({key[0] for key in keys}),
     }
-    changes = (of_program("files of the table", f"{files:,}", proposed, f"stage {stage[0]}, {scan.label}"),)
+    changes = (of_program("files of the table", f"{files:,}", proposed, f"stage {stage[0]}, {worst.label}"),)
     traps = ("Where the files lie in many partitions, each keeps one at least.",)
     facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
     return look.cause("small_files_read", saved, text, stage=stage[0], bound=True, **facts)
 
 
-def _frames(look: Look, scan: PlanNode, key: tuple[int, int]) -> tuple[tuple[I64, I64], int]:
+def _frames(look: Look, files: int, size: int, key: tuple[int, int]) -> tuple[tuple[I64, I64], int]:
     """Return what tasks of a stage take besides their run time only because files make so many of them.
 
     Tasks with the nanoseconds that each loses, and for how long all cores together are empty between those that need
     not be.
     """
-    files, size = scan.total(FILES), scan.total(FILE_BYTES)
     job, stage_tasks = look.schedule.jobs[look.schedule.stage_jobs[key]], look.by_stage[key]
-    splits = splits_of(look.schedule, scan.execution, job.start_ns)
+    splits = splits_of(look.schedule, job.execution, job.start_ns)
     needed = splits.task_count(max(1, -(-size // look.limits.file_bytes)), size)
     share = max(0, min(splits.task_count(files, size), stage_tasks.height) - needed) / stage_tasks.height
     frame_ns = (stage_tasks["held"] - stage_tasks["run"]).to_numpy()

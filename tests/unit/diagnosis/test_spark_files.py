@@ -78,17 +78,24 @@ def scanning(files: int, size: int, *, cores: int = 4, scope: str = "Scan csv ",
     """Begin a query that reads a folder, of which the log tells the number of files and their size."""
     log = EventLog(cores=[cores])
     log.add("SparkListenerEnvironmentUpdate", **{"Spark Properties": {"spark.app.name": "by hand", **settings}})
+    return query(log, 0, files, size, scope=scope)
+
+
+def query(log: EventLog, number: int, files: int, size: int, *, scope: str = "Scan csv ", at_ms: int = 500) -> EventLog:
+    """Begin one more query that reads the folder, with one job of one stage."""
     names = ("number of output rows", "number of files read", "size of files read", "scan time")
     kinds = ("sum", "sum", "size", "timing")
+    first = 10 * number
     metrics: list[dict[str, Any]] = [
-        {"name": name, "accumulatorId": number, "metricType": kind}
-        for number, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        {"name": name, "accumulatorId": first + place, "metricType": kind}
+        for place, (name, kind) in enumerate(zip(names, kinds, strict=True))
     ]
     text = "FileScan csv [a#0] Batched: false, Location: InMemoryFileIndex(1 paths)[file:/data/text], PushedFilters: []"
     plan = {"nodeName": scope, "simpleString": text, "children": [], "metrics": metrics}
-    log.add(f"{SQL}SQLExecutionStart", executionId=0, description="", time=ORIGIN_MS + 500, sparkPlanInfo=plan)
-    log.add(f"{SQL}DriverAccumUpdates", executionId=0, accumUpdates=[[1, files], [2, size]])
-    return log.job(0, 1000, [0], spark_sql_execution_id="0")
+    start = {"executionId": number, "description": "", "time": ORIGIN_MS + at_ms, "sparkPlanInfo": plan}
+    log.add(f"{SQL}SQLExecutionStart", **start)
+    log.add(f"{SQL}DriverAccumUpdates", executionId=number, accumUpdates=[[first + 1, files], [first + 2, size]])
+    return log.job(number, at_ms + 500, [number], spark_sql_execution_id=str(number))
 
 
 def one_task(log: EventLog, read: int, *, scope: str = "") -> EventLog:
@@ -171,3 +178,50 @@ def test_the_tasks_that_files_make_count(tmp_path: Path) -> None:
     assert first.cause == "small_files_read"
     # Of 50 tasks one file of 16 MB, in parts of 10 MB, leaves two: 48 frames of 60 ms, by two cores.
     assert first.saved_ns == pytest.approx(25 * 52e6 + 48 / 2 * 60e6, rel=0.02)
+
+
+def asked_again(files: int, sizes: list[int], tasks: int) -> EventLog:
+    """Let queries read so many bytes of files, one after the other, each in tasks of a second on two cores."""
+    log = EventLog(cores=[2])
+    log.add("SparkListenerEnvironmentUpdate", **{"Spark Properties": {"spark.app.name": "by hand"}})
+    start = 0
+    for number, size in enumerate(sizes):
+        query(log, number, files, size, at_ms=start + 500)
+        log.stage(number, start + 1000, tasks=tasks)
+        for index in range(tasks):
+            begin = start + 1010 + index // 2 * 1000
+            updates = {10 * number: 1, 10 * number + 3: 900}
+            log.task(number, index, "0", begin, begin + 1000, run=1000, updates=updates)
+            log.events[-1]["Task Metrics"]["Input Metrics"]["Bytes Read"] = size // tasks
+        start += 1010 + -(-tasks // 2) * 1000
+        log.stage_done(number, start).job_done(number, start + 10)
+    return log.end(start + 20)
+
+
+def test_queries_that_read_the_same_archive_have_one_cause(tmp_path: Path) -> None:
+    def unsplittable(*sizes: int) -> list[Cause]:
+        found = causes(asked_again(1, list(sizes), 1), tmp_path)
+        return [cause for cause in found if cause.cause == "unsplittable_input"]
+
+    (one,) = unsplittable(90 * MIB)
+    (cause,) = unsplittable(*[90 * MIB] * 3)
+    assert cause.signal["stages"] == [0, 1, 2]
+    assert cause.saved_ns == pytest.approx(3 * one.saved_ns, rel=0.01)
+    assert cause.text.endswith("2 more stages read as much: 3.0 s together.")
+    # What reads another amount is another file.
+    assert len(unsplittable(90 * MIB, 80 * MIB)) == 2
+    # Each of twenty queries alone would be too little to be named.
+    (cause,) = unsplittable(*[90 * MIB] * 20)
+    assert cause.signal["stages"] == list(range(20))
+
+
+def test_queries_that_read_the_same_small_files_have_one_cause(tmp_path: Path) -> None:
+    def small_files(queries: int) -> Cause:
+        found = causes(asked_again(1_600, [1_600 * 10 * 1024] * queries, 50), tmp_path)
+        (cause,) = (cause for cause in found if cause.cause == "small_files_read")
+        return cause
+
+    one, three = small_files(1), small_files(3)
+    assert three.signal["stages"] == [0, 1, 2]
+    assert three.saved_ns == pytest.approx(3 * one.saved_ns, rel=0.01)
+    assert "and 2 more stages each read 1,600 files" in three.text
