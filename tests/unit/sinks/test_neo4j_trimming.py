@@ -98,7 +98,6 @@ def test_rounds_that_messages_cross(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "full", "full:0", "full:" + "9" * 5000, "nothing:3", "waits:2,full:3", "full:3,waits:2", "full:all,waits:all"],
-    ["", "full", "full:0", "full:" + "9" * 5000, "nothing:3", "waits:2,full:3", "full:3,waits:2", "full:all,waits:all"],
 )
 def test_what_keeps_nothing_sensible_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameterError, match=r"does not|must go from"):
