@@ -11,6 +11,8 @@ from pag_graph.diagnosis.spark.file_splits import FILE_BYTES, FILES, splits_of
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     I64 = NDArray[np.int64]
@@ -27,15 +29,18 @@ def partitions(look: Look) -> list[Cause]:
 
     Causes: ``too_few_partitions``, ``single_window``, ``unsplittable_input``, ``tiny_tasks``.
     """
-    few_tasks: dict[Any, list[_FewTasks]] = {}
+    few_tasks: dict[tuple[Any, ...], list[_FewTasks]] = {}
     tiny_stages: list[_TinyTasks] = []
     for stage in look.stages.iter_rows(named=True):
         available = max(1, cores_at(look.cores, (stage["start_ns"] + stage["end_ns"]) // 2))
         if (few := _too_few(look, stage, available)) is not None:
-            few_tasks.setdefault(few.read or few.key, []).append(few)
+            few_tasks.setdefault(_what_was_read(look, few.key), []).append(few)
         if (tiny_tasks := _tiny_tasks(look, stage, available)) is not None:
             tiny_stages.append(tiny_tasks)
-    causes = [*(_few(look, stages) for stages in few_tasks.values()), _tiny(look, tiny_stages)]
+    causes = [
+        *(_few(look, cause, stages) for alike in few_tasks.values() for cause, stages in _by_cause(look, alike)),
+        _tiny(look, tiny_stages),
+    ]
     return [cause for cause in causes if cause is not None]
 
 
@@ -43,9 +48,6 @@ class _FewTasks(NamedTuple):
     """A stage that leaves cores empty because it has too few tasks."""
 
     key: tuple[int, int]
-    cause: str
-    read: tuple[Any, ...] | None
-    """What it read, where that is the reason: stages that read as many bytes of as many files have one cause."""
     numbers: I64
     """Its tasks."""
     durations: I64
@@ -62,13 +64,29 @@ def _too_few(look: Look, stage: dict[str, Any], available: int) -> _FewTasks | N
     numbers, held_ns, run_ns = (stage_tasks[name].to_numpy() for name in ("number", "held", "run"))
     # Only what a task does with its data is divided: each of more tasks is launched and deserialised as well.
     even_share_ns = int(np.minimum(run_ns, look.warm[numbers]).sum() // available)
-    cause = _why_few(look, key, stage_tasks)
-    read = _what_was_read(look, key, stage_tasks) if cause == "unsplittable_input" else None
-    span_ns = stage["end_ns"] - stage["start_ns"]
-    return _FewTasks(key, cause, read, numbers, held_ns - run_ns + even_share_ns, available, span_ns)
+    return _FewTasks(key, numbers, held_ns - run_ns + even_share_ns, available, stage["end_ns"] - stage["start_ns"])
 
 
-def _few(look: Look, stages: list[_FewTasks]) -> Cause | None:
+def _by_cause(look: Look, alike: list[_FewTasks]) -> Iterator[tuple[str, list[_FewTasks]]]:
+    """Divide stages that read the same amount by what keeps them from having more tasks.
+
+    Files that cannot be split keep all that read them; of the other causes each stage has its own. Of stages that are
+    too short together to matter nobody asks why.
+    """
+    if not look.matters(sum(stage.span_ns for stage in alike)):
+        return
+    unsplit = []
+    for stage in alike:
+        cause = _why_few(look, stage.key, look.by_stage[stage.key])
+        if cause == "unsplittable_input":
+            unsplit.append(stage)
+        else:
+            yield cause, [stage]
+    if unsplit:
+        yield "unsplittable_input", unsplit
+
+
+def _few(look: Look, cause: str, stages: list[_FewTasks]) -> Cause | None:
     """Return what too few tasks cost in stages that have them for one reason."""
 
     def split(durations: I64) -> None:
@@ -94,11 +112,9 @@ def _few(look: Look, stages: list[_FewTasks]) -> Cause | None:
         "stages": sorted({stage.key[0] for stage in stages}),
     }
     # What it takes to rank by ranges is in no replay.
-    bound = worst.cause == "single_window"
+    bound = cause == "single_window"
     traps = (_RANGES,) if bound else ()
-    return look.cause(
-        worst.cause, saved, text, stage=worst.key[0], signal=signal, changed=split, bound=bound, traps=traps
-    )
+    return look.cause(cause, saved, text, stage=worst.key[0], signal=signal, changed=split, bound=bound, traps=traps)
 
 
 def _why_few(look: Look, key: tuple[int, int], stage_tasks: Any) -> str:
@@ -134,10 +150,13 @@ def _scans(look: Look, key: tuple[int, int]) -> list[tuple[int, int]]:
     return [(node.total(FILES), node.total(FILE_BYTES)) for node in nodes if node.has(FILES)]
 
 
-def _what_was_read(look: Look, key: tuple[int, int], stage_tasks: Any) -> tuple[Any, ...]:
-    """Return what tells the input of a stage from that of others, as far as a log does."""
-    scans = _scans(look, key)
-    return (stage_tasks.height, *scans) if scans else (stage_tasks.height, int(stage_tasks["input_bytes"].sum()))
+def _what_was_read(look: Look, key: tuple[int, int]) -> tuple[Any, ...]:
+    """Return what tells the input of a stage from that of others, as far as a log does; itself where it has none."""
+    stage_tasks, scans = look.by_stage[key], _scans(look, key)
+    read_bytes = int(stage_tasks["input_bytes"].sum() or 0)
+    if not read_bytes:
+        return ("stage", *key)
+    return ("files", stage_tasks.height, *scans) if scans else ("bytes", stage_tasks.height, read_bytes)
 
 
 class _TinyTasks(NamedTuple):

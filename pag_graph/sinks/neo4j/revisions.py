@@ -129,7 +129,8 @@ def take_back(writer: Writer, retraction: Retraction, batch_rows: int) -> None:
     for name in ("load/unpublish", "load/retract_marks"):
         writer.write(*retraction.statement(name, writer.run_id, batch_rows))
     for name in _TAKE_BACK:
-        while writer.write(*retraction.statement(name, writer.run_id, batch_rows))[0]["removed"]:
+        text, values = retraction.statement(name, writer.run_id, batch_rows)
+        while writer.write(text, values)[0]["removed"]:
             pass
     writer.write(*retraction.statement("load/retract_epochs", writer.run_id, batch_rows))
 

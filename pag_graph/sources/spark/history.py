@@ -273,7 +273,7 @@ def _unpack(members: zipfile.ZipFile, target: Path, bounds: Bounds) -> None:
         place = target.joinpath(*names[-2:])
         if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             # No History Server compresses otherwise, and each way has errors of its own.
-            raise NotImplementedError
+            raise zipfile.BadZipFile
         # What the archive says of sizes is not believed: what comes out is counted.
         most_bytes = min(bytes_left, max(bounds.ratio * info.compress_size, _PIECE))
         with members.open(info) as source, _opened(place, target) as file:
