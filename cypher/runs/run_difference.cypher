@@ -23,7 +23,8 @@ CALL (this) {
   ORDER BY other.origin_unix_ns DESC, against
   LIMIT 1
 }
-UNWIND [against, $run] AS id
+// A run counts once beside itself.
+UNWIND CASE WHEN against = $run THEN [against] ELSE [against, $run] END AS id
 MATCH (:Run {id: id})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
 MATCH (round)-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
 WITH against, id, collect(snapshot) AS snapshots

@@ -241,6 +241,8 @@ def test_runs_are_compared_exactly(bundled_driver: neo4j.Driver, bundled_runs: d
     lengths = [sum(each.window.span_ns for each in rounds(run)) for run in (other, one)]
     assert sum(row["before_ns"] for row in found) == lengths[0]
     assert sum(row["difference_ns"] for row in found) == lengths[1] - lengths[0]
+    itself = run_query(bundled_driver, "runs/run_difference", {"run": ids(one), "against": ids(one)})
+    assert sum(row["before_ns"] for row in itself) == sum(row["after_ns"] for row in itself) == lengths[1]
     first = min(listed, key=lambda row: row["started"])["run"]
     for missing, message in (({"run": ids(one), "against": "none"}, "not loaded"), ({"run": first}, "before")):
         with pytest.raises(InvalidParameterError, match=message):
