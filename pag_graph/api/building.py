@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.builder.engine import silent
+from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.durable import durable
 
@@ -23,11 +24,36 @@ if TYPE_CHECKING:
 
 
 def make_engine(name: str, spark: SparkSession | None = None) -> Engine:
-    """Return the engine called ``spark`` or ``local``."""
+    """Return the engine of a name.
+
+    Parameters
+    ----------
+    name
+        ``local`` for this process, ``spark`` for tasks of Spark.
+    spark
+        The session whose executors work; the active one, or a new one, where absent. ``local`` does not look at it.
+
+    Returns
+    -------
+    Engine
+        Where the name is ``spark`` its session runs already: without a session, this call starts Spark.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no engine of that name.
+    EngineError
+        If Spark cannot be started.
+    MissingExtraError
+        If it has to be started, and PySpark is not installed.
+    """
     if name == "local":
         from pag_graph.engines.local import LocalEngine
 
         return LocalEngine()
+    if name != "spark":
+        message = f"There is no engine {name!r}; there are local, spark."
+        raise InvalidParameterError(message, None, {"engine": name})
     from pag_graph.engines.spark import SparkEngine
 
     return SparkEngine(spark)
@@ -82,6 +108,8 @@ def build(
 
     Raises
     ------
+    InvalidParameterError
+        If there is no such engine.
     UnsupportedPlanError
         If a query cannot be a standing one.
     """

@@ -151,6 +151,10 @@ class Outputs:
     def _window(self, **choice: Any) -> Window:
         return self.run.choose(**choice)
 
+    def _window_or_all(self, **choice: Any) -> Window | None:
+        """Return the window that is chosen; None, for the whole run, where none is."""
+        return self.run.window(**choice) if any(value is not None for value in choice.values()) else None
+
     def rounds(self) -> list[Window]:
         """Return the windows of all rounds in time order; startup and shutdown only where the run has no round."""
         windows = self.run.windows()
@@ -185,7 +189,7 @@ class Outputs:
         """
         from pag_graph.sinks.export import export
 
-        chosen = self.run.window(**window) if window else None
+        chosen = self._window_or_all(**window)
         return export(self.run, target, to, window=chosen, path_only=path_only, replace=replace, progress=progress)
 
     def draw(
@@ -259,7 +263,7 @@ class Outputs:
         from pag_graph.sinks.export.networkx_graph import networkx_graph
         from pag_graph.sinks.export.pieces import PIECE_EDGES, Content
 
-        chosen = self.run.window(**window) if window else None
+        chosen = self._window_or_all(**window)
         return networkx_graph(
             Content(run=self.run, window=chosen, path_only=path_only, piece_edges=PIECE_EDGES, progress=silent)
         )

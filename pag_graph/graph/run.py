@@ -169,10 +169,16 @@ class Run(RunTables):
         Raises
         ------
         InvalidParameterError
-            If there is no such window, or it has no length; the message says which there are.
+            If there is no such window, or it has no length; the message says which there are. If more than one is
+            asked for.
         UnsupportedPlanError
             If a free window is asked for and the run's clocks are not aligned.
         """
+        choices = {"epoch": epoch, "role": role, "between": between, "latency": latency}
+        given = [name for name, value in choices.items() if value is not None]
+        if len(given) > 1:
+            message = f"Give only one of epoch, role, between and latency; {', '.join(given)} were given."
+            raise InvalidParameterError(message)
         if between is not None:
             return self._free(*two_instants(between))
         if latency is not None:

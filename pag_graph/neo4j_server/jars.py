@@ -333,9 +333,23 @@ def file_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator
 
 
 def tail(path: Path, count: int) -> list[str]:
-    """Return the last `count` lines of a text file that say something; none if there is no file."""
+    """Return the last lines of a log that say something: neither empty ones nor frames of Java's stacks.
+
+    Parameters
+    ----------
+    path
+        A text file, which is read whole; bytes that are no UTF-8 are replaced.
+    count
+        How many lines.
+
+    Returns
+    -------
+    list of str
+        Oldest first; none if there is no file, or `count` is not positive.
+    """
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     silent = re.compile(r"\s*$|(.* (WARN|ERROR) )?\s*(at \S+\(|\.\.\. \d+ more)")  # empty, or a frame of a Java stack
-    return [line.rstrip() for line in lines if not silent.match(line)][-count:]
+    telling = [line.rstrip() for line in lines if not silent.match(line)]
+    return telling[-count:] if count > 0 else []

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pag_graph.errors import MissingExtraError, Neo4jError
+from pag_graph.errors import InvalidParameterError, MissingExtraError, Neo4jError
 from pag_graph.neo4j_server import browser
 from pag_graph.neo4j_server.home import (
     CONTENTS,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 USER = "neo4j"
 
+_LAST_PORT = 65535
 _PORTS_TRIED = 100
 _FIXED_TRIES, _FIXED_PAUSE_S = 25, 0.2
 _LOG_LINES = 12
@@ -102,6 +103,8 @@ def start(
         of another version of Neo4j, or something else.
     MissingExtraError
         When the driver, or jgo for the installation, is not installed.
+    InvalidParameterError
+        When a port lies outside of 0 to 65535, or `heap` is no amount of memory.
     """
     _require_driver()
     home = home_folder(home)
@@ -291,15 +294,38 @@ def administer(arguments: Sequence[str], home: Path | None = None, *, heap: str 
 
 
 def free_port(port_wanted: int, *, fixed: bool = False, besides: int | None = None, host: str = HOST) -> int:
-    """Return `port_wanted` or, unless `fixed`, the next port on `host` that is free and not `besides`.
+    """Return a port that is free at this moment: the one that is wanted or, unless it is fixed, the next one.
+
+    Parameters
+    ----------
+    port_wanted
+        0 to 65535; 0 stands for any that the system gives.
+    fixed
+        Take no other one. A server that was killed may still hold it, so it is waited for up to 5 s.
+    besides
+        A port that is promised already, and counts as taken.
+    host
+        Address to listen on, without brackets.
+
+    Returns
+    -------
+    int
+        `port_wanted` or one of the 99 after it. Nothing holds it: somebody else may take it.
 
     Raises
     ------
+    InvalidParameterError
+        When `port_wanted` is no port.
     Neo4jError
-        When there is none.
+        When there is none, which is so as well where `host` is no address of this machine.
     """
+    if not 0 <= port_wanted <= _LAST_PORT:
+        message = f"{port_wanted} is no port: there are 0 to {_LAST_PORT}."
+        raise InvalidParameterError(message, None, {"port": port_wanted})
     # A server that was killed holds its port until the system has taken it apart.
-    tried = [port_wanted] * _FIXED_TRIES if fixed else range(port_wanted, min(port_wanted + _PORTS_TRIED, 65536))
+    tried = (
+        [port_wanted] * _FIXED_TRIES if fixed else range(port_wanted, min(port_wanted + _PORTS_TRIED, _LAST_PORT + 1))
+    )
     for number, candidate in enumerate(tried):
         if fixed and number:
             time.sleep(_FIXED_PAUSE_S)

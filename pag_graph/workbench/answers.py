@@ -347,10 +347,26 @@ def replays(
 
 
 def epochs_between(opened: Opened, first: int | None, last: int | None) -> list[int] | None:
-    """Return the epochs of a run from one to another: only the first where the last is absent, all where both are."""
-    if first is None or last is None or first == last:
+    """Return the epochs of a run from one to another.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    first
+        Number of the first; those up to `last` where absent.
+    last
+        Number of the last; only the first where absent.
+
+    Returns
+    -------
+    list of int or None
+        Ascending, those that the run has; a single one is not looked up. None, which is all of them, where both are
+        absent.
+    """
+    if last is None or first == last:
         return None if first is None else [first]
-    return [epoch for epoch in opened.pag.run.epochs["epoch"] if first <= epoch <= last]
+    return [epoch for epoch in opened.pag.run.epochs["epoch"] if epoch <= last and (first is None or first <= epoch)]
 
 
 def motif(

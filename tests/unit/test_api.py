@@ -37,6 +37,24 @@ def test_the_package_shows_what_it_has() -> None:
     assert pag_graph.__version__[0].isdigit()
 
 
+def test_an_engine_that_there_is_not_is_named(tmp_path: Path, pag: Pag) -> None:
+    """Anything but local was taken for Spark."""
+    with pytest.raises(InvalidParameterError, match="There is no engine 'Local'; there are local, spark"):
+        pag_graph.build(samples.path("skewed"), tmp_path / "store", engine="Local")
+    with pytest.raises(InvalidParameterError, match="There is no engine"):
+        pag.critical_paths(engine="")
+
+
+def test_two_choices_of_a_window_are_refused(pag: Pag) -> None:
+    """The first of them was taken, and the others left without a word."""
+    with pytest.raises(
+        InvalidParameterError, match="only one of epoch, role, between and latency; epoch, between were"
+    ):
+        pag.snapshot(epoch=4, between=(0, 1000))
+    with pytest.raises(InvalidParameterError, match="epoch, role were given"):
+        pag.critical_path(epoch=4, role="startup")
+
+
 def test_samples_are_found_by_name() -> None:
     assert samples.names() == ("bfs", "elastic", "ground_truth", "skewed", "triangles")
     assert (samples.path("bfs") / "meta.json").is_file()

@@ -312,9 +312,8 @@ def _look_over_epochs(look: _Look) -> None:
         if (first is None or number >= first) and (last is None or number <= last)
     ]
     if not numbers:
-        message = (
-            f"Run {look.known.run} has no epoch from {first or 0} to {last}; it has {_ranges(look.known.store_epochs)}."
-        )
+        asked = f"{first} on" if last is None else f"{first or 0} to {last}"
+        message = f"Run {look.known.run} has no epoch from {asked}; it has {_ranges(look.known.store_epochs)}."
         look.refuse(message, hint="Correct first_epoch and last_epoch.")
         return
     look.want(numbers)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from pag_graph.errors import MissingExtraError, Neo4jError
+from pag_graph.errors import InvalidParameterError, MissingExtraError, Neo4jError
 from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import jars, java, server
 from pag_graph.neo4j_server import process as server_process
@@ -337,6 +337,13 @@ def test_fixed_port_that_is_taken_is_refused(taken_port: int) -> None:
         server.free_port(taken_port, fixed=True)
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 70000])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_number_that_is_no_port_is_refused(port: int, *, fixed: bool) -> None:
+    with pytest.raises(InvalidParameterError, match=f"{port} is no port: there are 0 to 65535"):
+        server.free_port(port, fixed=fixed)
+
+
 def test_http_does_not_get_the_port_of_bolt() -> None:
     free = server.free_port(0)
 
@@ -514,6 +521,7 @@ def test_log_lines_are_the_last_of_what_the_server_said(tmp_path: Path) -> None:
     assert server.log_lines(tmp_path) == ["no Java"]
     (tmp_path / "logs" / "neo4j.log").write_text("one\n\ntwo\nthree\n", encoding="utf-8")
     assert server.log_lines(tmp_path, 2) == ["two", "three"]
+    assert server.log_lines(tmp_path, 0) == []
 
 
 def test_only_who_says_so_listens_beyond_loopback(tmp_path: Path) -> None:

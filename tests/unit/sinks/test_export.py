@@ -215,6 +215,13 @@ def test_a_window_is_exported_alone(timely: Pag, tmp_path: Path) -> None:
     assert found["otherData"]["window"] == {"start_ns": window.start_ns, "end_ns": window.end_ns, "name": "epoch 4"}
 
 
+def test_a_choice_of_nothing_exports_the_whole_run(timely: Pag, tmp_path: Path) -> None:
+    nothing: dict[str, Any] = {"epoch": None, "between": None}
+    whole = timely.export(tmp_path / "whole")
+    assert timely.export(tmp_path / "chosen", **nothing).rows == whole.rows
+    assert timely.to_networkx(**nothing).number_of_edges() == timely.to_networkx().number_of_edges()
+
+
 def test_slices_of_operators_contain_each_other(timely: Pag, tmp_path: Path) -> None:
     found = timeline(timely, tmp_path)["traceEvents"]
     begun = {event["args"]["address"] for event in found if event["ph"] == "B"}

@@ -126,6 +126,17 @@ def test_an_answer_over_epochs_says_what_it_left_out() -> None:
     assert str(some.line()).endswith(f"`pag neo4j load '{STORE}' --epoch 2 --epoch 5`.")
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "asked"), [(100, None, "100 on"), (100, 200, "100 to 200"), (None, -1, "0 to -1")]
+)
+def test_epochs_that_the_run_does_not_have_are_named_as_they_were_asked_for(
+    first: int | None, last: int | None, asked: str
+) -> None:
+    found = look("patterns/late_sender", known(FULL), first_epoch=first, last_epoch=last)
+    with pytest.raises(InvalidParameterError, match=f"has no epoch from {asked}; it has 0 to 10"):
+        found.check()
+
+
 def test_events_of_an_epoch_may_lie_in_earlier_windows() -> None:
     """A worker that is ahead makes events of epoch 5 while the window of epoch 3 is open."""
     ahead = known({3: "waits", 4: "waits", 5: "waits"}, highest={3: 5, 4: 5})

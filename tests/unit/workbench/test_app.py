@@ -152,6 +152,10 @@ def test_matches_of_a_motif_can_be_lit_up(library: Library, store: str) -> None:
     counts = [asked(library, f"/api/run/{store}/motif?epoch={epoch}&pattern=late_sender")["total"] for epoch in (3, 4)]
     both = asked(library, f"/api/run/{store}/motif?epoch=3&last_epoch=4&pattern=late_sender")
     assert both["total"] == sum(counts)
+    until = asked(library, f"/api/run/{store}/motif?last_epoch=4&pattern=late_sender")
+    rest = asked(library, f"/api/run/{store}/motif?epoch=0&last_epoch=4&pattern=late_sender")
+    everything = asked(library, f"/api/run/{store}/motif?pattern=late_sender")
+    assert until["total"] == rest["total"] < everything["total"]
 
 
 def test_an_activity_leads_to_the_rows_of_its_log(library: Library, store: str) -> None:
