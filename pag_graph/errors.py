@@ -81,7 +81,22 @@ class FormatVersionError(TraceFormatError):
 
     @classmethod
     def from_found_and_known(cls, *, where: str, found: object, known: int) -> FormatVersionError:
-        """Build the error from the version found in `where` and the one this release reads."""
+        """Build the error from the version found in a file and the one that this release reads.
+
+        Parameters
+        ----------
+        where
+            The file, as the message is to name it; also ``file`` of the context.
+        found
+            What the file says, whatever that is: in a damaged file it may be no number.
+        known
+            The only version that this release reads.
+
+        Returns
+        -------
+        FormatVersionError
+            To be raised by the caller.
+        """
         return cls(
             f"{where} has format version {found!r}; this release reads version {known}.",
             "Use the release that wrote it, or convert or build it again with this one.",
@@ -109,7 +124,22 @@ class MissingColumnError(SchemaError):
         available: list[str],
         hint: str = "Convert the source again with `pag convert`.",
     ) -> MissingColumnError:
-        """Build the error from the column names that are missing and those that are available."""
+        """Build the error from the column names that are missing and those that are available.
+
+        Parameters
+        ----------
+        where
+            The file or table, as the message is to name it; also ``file`` of the context.
+        missing, available
+            Names of columns, as they are to be listed; of `available` there may be none.
+        hint
+            What to do about it; unless given, to convert the source again, as helps for files of a canonical trace.
+
+        Returns
+        -------
+        MissingColumnError
+            To be raised by the caller.
+        """
         return cls(
             f"{where} lacks the column(s) {', '.join(missing)}; it has {', '.join(available) or 'none'}.",
             hint,
@@ -181,7 +211,32 @@ class MotifSyntaxError(InvalidParameterError):
 
     @classmethod
     def from_position(cls, text: str, at: int, problem: str, hint: str | None = None) -> MotifSyntaxError:
-        """Build the error for the character at offset `at` of `text`; shows its line with a caret below."""
+        """Build the error for a character of a text; shows its line with a caret below.
+
+        Parameters
+        ----------
+        text
+            All of the motif or filter; may have several lines.
+        at
+            Offset of the character, from 0; the text's length stands for its end.
+        problem
+            What is wrong there. The message begins with it.
+        hint
+            What to write instead.
+
+        Returns
+        -------
+        MotifSyntaxError
+            To be raised by the caller; its context has ``text`` and ``position``.
+
+        Examples
+        --------
+        >>> print(MotifSyntaxError.from_position("(a)-[e]->b", 9, "A vertex stands in parentheses.", "Write (b)."))
+        A vertex stands in parentheses.
+          (a)-[e]->b
+                   ^
+          hint: Write (b).
+        """
         start = text.rfind("\n", 0, at) + 1
         line = text[start:].partition("\n")[0]
         # Tabs stay tabs, so that the caret stands below the character however wide they are shown.
@@ -220,7 +275,20 @@ class MissingExtraError(PagGraphError, ImportError):
 
     @classmethod
     def from_extra(cls, *, what: str, extra: str) -> MissingExtraError:
-        """Build the error for a Python package that the extra `extra` installs."""
+        """Build the error for a Python package that an extra of this package installs.
+
+        Parameters
+        ----------
+        what
+            What was asked for and needs it; the message begins with it, so it has a capital.
+        extra
+            Name of the extra, such as ``neo4j``; the hint is the command that installs it.
+
+        Returns
+        -------
+        MissingExtraError
+            To be raised by the caller.
+        """
         return cls(
             f"{what} needs the optional part {extra!r} of this package, which is not installed.",
             f"pip install 'pag-graph[{extra}]'",

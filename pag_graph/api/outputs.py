@@ -145,7 +145,27 @@ class Outputs:
         between: tuple[int, int] | None = None,
         latency: int | None = None,
     ) -> Snapshot:
-        """Return the graph of one window (see `Run.window`); of the slowest round where none is chosen."""
+        """Return the graph of one window (see `Run.window`); of the slowest round where none is chosen.
+
+        Parameters
+        ----------
+        epoch, role, between, latency
+            As for `Run.window`, one of them.
+
+        Returns
+        -------
+        Snapshot
+            Its edges are read; only files and row groups that can hold any of them are.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such window.
+        UnsupportedPlanError
+            If `between` is asked for and the run's clocks are not aligned.
+        StoreError
+            If a file is missing or damaged.
+        """
         return self.run.snapshot(self._window(epoch=epoch, role=role, between=between, latency=latency))
 
     def _window(self, **choice: Any) -> Window:
@@ -161,13 +181,55 @@ class Outputs:
         return [window for window in windows if window.role is EpochRole.ROUND] or windows
 
     def spark_vertices(self, spark: SparkSession, epochs: Sequence[int] | None = None) -> DataFrame:
-        """Return vertices as a Spark DataFrame in GraphFrames' shape (column ``id``)."""
+        """Return vertices as a Spark DataFrame in GraphFrames' shape (column ``id``).
+
+        Parameters
+        ----------
+        spark
+            The session to read them with.
+        epochs
+            Epochs whose events to take, with the far ends of messages that cross into them; all where absent.
+
+        Returns
+        -------
+        DataFrame
+            One row per vertex, columns of `PAG_VERTICES`. The driver has checked the files; their rows are not read
+            yet.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such epoch, or the choice is empty.
+        StoreError
+            If a file is missing or damaged.
+        """
         from pag_graph.sinks.graphframes import vertices
 
         return vertices(self.run, spark, epochs)
 
     def spark_edges(self, spark: SparkSession, epochs: Sequence[int] | None = None) -> DataFrame:
-        """Return edges as a Spark DataFrame in GraphFrames' shape (columns ``src`` and ``dst``)."""
+        """Return edges as a Spark DataFrame in GraphFrames' shape (columns ``src`` and ``dst``).
+
+        Parameters
+        ----------
+        spark
+            The session to read them with.
+        epochs
+            Epochs that an edge must end in; all where absent. Both ends of each are among `spark_vertices` of the same
+            epochs.
+
+        Returns
+        -------
+        DataFrame
+            One row per edge, columns of `PAG_EDGES`. The driver has checked the files; their rows are not read yet.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such epoch, or the choice is empty.
+        StoreError
+            If a file is missing or damaged.
+        """
         from pag_graph.sinks.graphframes import edges
 
         return edges(self.run, spark, epochs)
@@ -184,8 +246,37 @@ class Outputs:
     ) -> Exported:
         """Write the run, or one window of it, for another program (see `pag_graph.sinks.export.export`).
 
-        Without `to` the name of `target` says the format: ``.json`` for Perfetto, ``.graphml``, ``.svg``, or none for a
-        folder of CSV.
+        Parameters
+        ----------
+        target
+            File to make, for CSV a folder.
+        to
+            ``perfetto``, ``chrome``, ``graphml``, ``csv`` or ``svg``. Where absent the name of `target` says it:
+            ``.json`` for Perfetto, ``.graphml``, ``.svg``, or none for a folder of CSV.
+        path_only
+            Only the critical path, with the vertices and edges on it.
+        replace
+            Whether to write over what an earlier export wrote there; anything else is left alone.
+        progress
+            Called with (label, done, all).
+        window
+            ``epoch``, ``role``, ``between`` or ``latency``, as for `Run.window`; without one the whole run, and for a
+            picture its slowest round.
+
+        Returns
+        -------
+        Exported
+            Where it is, its size in bytes, and how many things of each kind it holds.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such format or window, the name of `target` says another format, or a picture of the path
+            only is asked for.
+        UnsupportedPlanError
+            If a critical path is asked for, as every picture does, or `between`, and the run's clocks are not aligned.
+        SinkError
+            If there is something at `target`, or the file system refuses.
         """
         from pag_graph.sinks.export import export
 

@@ -103,7 +103,31 @@ class Pag(Outputs, AnalysisMethods):
         latency: int | None = None,
         spark: SparkSession | None = None,
     ) -> CriticalPath:
-        """Return the critical path of a window (see `snapshot`, `analyse` and `pag_graph.analyses.critical_path`)."""
+        """Return the critical path of a window (see `snapshot`, `analyse` and `pag_graph.analyses.critical_path`).
+
+        Parameters
+        ----------
+        epoch, role, between, latency
+            As for `snapshot`.
+        spark
+            Spread the window over this session's executors, if it is too large for one task. The answer is the same.
+
+        Returns
+        -------
+        CriticalPath
+            ``steps`` has one row per step (`CRITICAL_PATH`), in time order; their durations add up to the window's
+            length, to the nanosecond.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such window.
+        UnsupportedPlanError
+            If the run's clocks are not aligned.
+        PagError
+            If the graph has a gap, or a wait that no message ended; a `CycleError` if the walk comes back to where it
+            was.
+        """
         from pag_graph.analyses.critical_path import critical_path
 
         window = self._window(epoch=epoch, role=role, between=between, latency=latency)
@@ -303,7 +327,20 @@ _add_methods()
 
 
 def spreading(run: Run, spark: SparkSession | None) -> Callable[[Window], View] | None:
-    """Return what makes views of windows whose edges stay on the executors of a session; None without one."""
+    """Return what makes views of windows whose edges stay on the executors of a session.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    spark
+        The session; None where windows are to be looked at in this process, or by tasks of an engine.
+
+    Returns
+    -------
+    callable or None
+        Takes a window, returns its view, and reads nothing yet; as `Runner.spread` wants it. None without a session.
+    """
     if spark is None:
         return None
     from pag_graph.engines.frames import spark_view

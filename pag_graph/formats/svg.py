@@ -91,7 +91,26 @@ def document(
     style: str = "",
     family: str = "sans-serif",
 ) -> str:
-    """Return a whole picture on white ground, a line per shape."""
+    """Return a whole picture on white ground, a line per shape.
+
+    Parameters
+    ----------
+    shapes
+        Elements, as from the functions here; later ones lie on top.
+    width, height
+        In pixels; a unit of the shapes' numbers is a pixel.
+    title
+        Tooltip of the whole picture; is escaped.
+    style
+        Rules of CSS for its shapes. They are written as they are, so nothing of a trace may be in them.
+    family
+        Fonts of all texts, whose size is 12 pixels unless they say otherwise.
+
+    Returns
+    -------
+    str
+        A file of SVG, which ends with a line feed.
+    """
     opening = element(
         "svg",
         xmlns="http://www.w3.org/2000/svg",
@@ -112,42 +131,157 @@ def group(*shapes: str, title: str = "") -> str:
 
 
 def rect(x: float, y: float, width: float, height: float, fill: str, **look: Value) -> str:
-    """Return a rectangle, filled."""
+    """Return a rectangle, filled.
+
+    Parameters
+    ----------
+    x, y
+        Its corner at the top left; y grows downward.
+    width, height
+        Its size, from 0.
+    fill
+        Colour, such as ``#1d6fa5``.
+    look
+        More attributes, as for `element`.
+
+    Returns
+    -------
+    str
+        The element.
+    """
     return element("rect", x=x, y=y, width=width, height=height, fill=fill, **look)
 
 
 def circle(x: float, y: float, radius: float, fill: str, **look: Value) -> str:
-    """Return a circle around (x, y), filled."""
+    """Return a circle, filled.
+
+    Parameters
+    ----------
+    x, y
+        Its middle; y grows downward.
+    radius
+        From 0.
+    fill
+        Colour.
+    look
+        More attributes, as for `element`.
+
+    Returns
+    -------
+    str
+        The element.
+    """
     return element("circle", cx=x, cy=y, r=radius, fill=fill, **look)
 
 
 def line(start: tuple[float, float], end: tuple[float, float], stroke: str, **look: Value) -> str:
-    """Return a straight line."""
+    """Return a straight line.
+
+    Parameters
+    ----------
+    start, end
+        x and y of each.
+    stroke
+        Colour.
+    look
+        More attributes, as for `element`, such as ``stroke_width``.
+
+    Returns
+    -------
+    str
+        The element.
+    """
     (x1, y1), (x2, y2) = start, end
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, **look)
 
 
 def polyline(points: Iterable[tuple[float, float]], stroke: str, **look: Value) -> str:
-    """Return a line through points, in their order."""
+    """Return a line through points, in their order.
+
+    Parameters
+    ----------
+    points
+        x and y of each; without any, nothing is seen.
+    stroke
+        Colour; what the line encloses is not filled.
+    look
+        More attributes, as for `element`.
+
+    Returns
+    -------
+    str
+        The element.
+    """
     through = " ".join(f"{number(x)},{number(y)}" for x, y in points)
     return element("polyline", points=through, fill="none", stroke=stroke, **look)
 
 
 def path(steps: Iterable[tuple[str, Sequence[float]]], stroke: str, **look: Value) -> str:
-    """Return a line made of steps: a letter of SVG's paths and its numbers each."""
+    """Return a line made of steps.
+
+    Parameters
+    ----------
+    steps
+        A letter of SVG's paths and its numbers each: ``M`` goes to a point and ``L`` draws to it, capitals by absolute
+        numbers and small letters by those from where the line is.
+    stroke
+        Colour; what the line encloses is not filled.
+    look
+        More attributes, as for `element`.
+
+    Returns
+    -------
+    str
+        The element.
+
+    Examples
+    --------
+    >>> path([("M", (0, 0)), ("L", (8, 4))], "#222222")
+    '<path d="M0 0 L8 4" fill="none" stroke="#222222"/>'
+    """
     drawn = " ".join(letter + " ".join(map(number, numbers)) for letter, numbers in steps)
     return element("path", d=drawn, fill="none", stroke=stroke, **look)
 
 
 def arrow_head(name: str, fill: str) -> str:
-    """Return a definition: lines with ``marker_end="url(#name)"`` end in an arrow."""
+    """Return a definition: lines with ``marker_end="url(#name)"`` end in an arrow.
+
+    Parameters
+    ----------
+    name
+        Different from the other names of the picture, and of a page that shows it.
+    fill
+        Colour; it does not follow that of the line.
+
+    Returns
+    -------
+    str
+        An element ``defs``. Alone it shows nothing.
+    """
     tip = element("path", d="M0,0 L8,4 L0,8 z", fill=fill)
     size = {"refX": 8, "refY": 4, "markerWidth": 8, "markerHeight": 8}
     return element("defs", element("marker", tip, id=name, viewBox="0 0 8 8", **size, orient="auto"))
 
 
 def text(x: float, y: float, words: str, **look: Value) -> str:
-    """Return a text that begins at x, or ends or has its middle there (`text_anchor`), on the line y."""
+    """Return a text.
+
+    Parameters
+    ----------
+    x
+        Where it begins; where it ends, or has its middle, with ``text_anchor="end"`` or ``"middle"``.
+    y
+        The line that its letters stand on.
+    words
+        One line. They are escaped, and may come from a trace.
+    look
+        More attributes, as for `element`.
+
+    Returns
+    -------
+    str
+        The element.
+    """
     return element("text", in_html(words), x=x, y=y, **look)
 
 
@@ -209,7 +343,26 @@ def marks(places: Iterable[tuple[float, str]], y: float, *, top: float | None = 
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers from `low` to `high`, both included, at most about `most`."""
+    """Return round numbers between two others, for the marks of an axis.
+
+    Parameters
+    ----------
+    low, high
+        Ends of the axis. A multiple of the step that is one of them is a mark.
+    most
+        Most steps that the axis may have; that steps are round may leave it less than half of them.
+
+    Returns
+    -------
+    list of float
+        Ascending multiples of one, two or five times a power of ten, `most` + 1 at most. Just `low` where the axis has
+        no length.
+
+    Examples
+    --------
+    >>> ticks(0, 100), ticks(3, 11), ticks(7, 7)
+    ([0, 20, 40, 60, 80, 100], [4, 6, 8, 10], [7])
+    """
     if high <= low:
         return [low]
     rough = (high - low) / most
@@ -219,5 +372,23 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def shortened(words: str, letters: int) -> str:
-    """Return words, cut where they have more letters than fit."""
+    """Return words, cut where they have more letters than fit.
+
+    Parameters
+    ----------
+    words
+        One line.
+    letters
+        How many fit, at least 3: the dots that stand for the rest count.
+
+    Returns
+    -------
+    str
+        Not escaped; `text` does that.
+
+    Examples
+    --------
+    >>> shortened("Exchange", 6), shortened("Map", 6)
+    ('Exc...', 'Map')
+    """
     return words if len(words) <= letters else words[: letters - 3] + "..."

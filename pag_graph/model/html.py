@@ -34,7 +34,20 @@ def rows_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str
 
 
 def facts(title: str, values: Mapping[str, Any]) -> str:
-    """Return what is known of a thing: a heading, and a line for each fact that there is."""
+    """Return what is known of a thing: a heading, and a line for each fact that there is.
+
+    Parameters
+    ----------
+    title
+        The heading.
+    values
+        Names of the facts, and what each is, in the order of the lines; those that are None are left out.
+
+    Returns
+    -------
+    str
+        A paragraph and a ``table``. Texts are escaped and have at most `LONGEST` letters.
+    """
     shown_values = [{"": name, " ": value} for name, value in values.items() if value is not None]
     return f"<p><strong>{in_html(short(title, LONGEST))}</strong></p>\n{rows_table(shown_values, ('', ' '))}"
 

@@ -17,7 +17,20 @@ MAX_WORKER = (1 << 22) - 1
 
 
 def vertex_id(worker: int, pos: int) -> int:
-    """Return the id of the vertex at position `pos` of `worker`.
+    """Return the id of a vertex.
+
+    Parameters
+    ----------
+    worker
+        Number of the worker, 0 to `MAX_WORKER`.
+    pos
+        Its position there, 0 to `MAX_POSITION`: twice the order of an event, from 1, or the odd number before that of
+        the event which follows an inserted vertex. Neither is checked.
+
+    Returns
+    -------
+    int
+        Of one worker, ids ascend with the positions.
 
     Examples
     --------

@@ -16,7 +16,19 @@ _FINEST = 1_000_000
 
 
 def rank_of(share: float, count: int) -> int:
-    """Return which value of `count`, from 1 in ascending order, is the first that a share of all does not exceed.
+    """Return which value, in ascending order, is the first that a share of all does not exceed.
+
+    Parameters
+    ----------
+    share
+        From 0 to 1. It is taken for the nearest fraction whose denominator is at most a million.
+    count
+        How many values there are.
+
+    Returns
+    -------
+    int
+        Place of the value, from 1; 1 also where the share is 0, or there is no value.
 
     Examples
     --------

@@ -118,6 +118,18 @@ def printable(name: str) -> str:
 def short(value: Any, letters: int) -> Any:
     """Return a value as it is, but of a text that is longer than anybody reads its first letters.
 
+    Parameters
+    ----------
+    value
+        Anything.
+    letters
+        How many a text may have; an ellipsis that stands for the rest comes on top.
+
+    Returns
+    -------
+    Any
+        A text, or `value` itself. Not escaped.
+
     Examples
     --------
     >>> short("Exchange", 4), short("Map", 4), short(12345, 4)

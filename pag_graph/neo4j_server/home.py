@@ -80,7 +80,20 @@ def home_folder(home: Path | None = None) -> Path:
 
 
 def own_command(words: str, home: Path) -> str:
-    """Return the command that does something with the server of a home: ``pag neo4j stop --home /srv/readers``."""
+    """Return the command that does something with the server of a home, for hints.
+
+    Parameters
+    ----------
+    words
+        What follows ``pag neo4j``, such as ``stop``.
+    home
+        The server's folder, absolute; it is named in the command unless it is the default one.
+
+    Returns
+    -------
+    str
+        For a shell: ``pag neo4j stop --home /srv/readers``.
+    """
     option = "" if home == home_folder() else f" --home {shlex.quote(str(home))}"
     return f"pag neo4j {words}{option}"
 
@@ -107,7 +120,26 @@ def importing(home: Path) -> Iterator[None]:
 
 @contextmanager
 def held(home: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock of a home, which is made if need be."""
+    """Hold the lock of a home, which is made if need be.
+
+    Parameters
+    ----------
+    home
+        The server's folder, absolute. Only its owner can enter it from now on.
+    on_wait
+        Called once if another process holds the lock; it is waited for without a limit.
+
+    Yields
+    ------
+    None
+        With the folders of a home and the version that it belongs to in place.
+
+    Raises
+    ------
+    Neo4jError
+        When the folder is something else than a home, holds data of another version of Neo4j, or lies on a file system
+        without locks.
+    """
     check_home(home)
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
@@ -150,10 +182,19 @@ def version_of(home: Path) -> str | None:
 def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) -> str:
     """Write the configuration; the heap is no part of it, Java gets that as an option.
 
+    Parameters
+    ----------
+    home
+        The server's folder, with a folder ``conf``. What stood there before is replaced, and a copy stays read-only.
+    bolt_port, http_port
+        Where to listen; nothing is done to find out whether they are free.
+    listen
+        Name or address of this machine to listen on, without brackets; those in `ANYWHERE` stand for all of them.
+
     Returns
     -------
     str
-        The name or address under which others reach the server.
+        The name or address under which others reach the server: `listen`, or the machine's name where that is anywhere.
     """
     # Others cannot come to "anywhere"; they can to the machine's name.
     advertised = socket.getfqdn() if listen in ANYWHERE else listen
@@ -171,7 +212,16 @@ def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) ->
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; readers see either the old text or the new one."""
+    """Write a file that only its owner can read; readers see either the old text or the new one.
+
+    Parameters
+    ----------
+    path
+        The file, in a folder that is there. Beside it ``NAME.new`` is written and takes its place; of two who write at
+        once one may fail, so hold the home (`held`).
+    text
+        All of it.
+    """
     new_file = path.with_name(path.name + ".new")
     new_file.unlink(missing_ok=True)
     with open(new_file, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
@@ -180,15 +230,24 @@ def write_private(path: Path, text: str) -> None:
 
 
 def set_password(home: Path, jars: Path) -> None:
-    """Give a new server its password.
+    """Give a new server its password; a server that has data and a password keeps both.
 
-    It takes effect only before the first start. The tool reads its arguments from the file that an argument with
-    an @ names, so the password is never seen in the list of processes; hexadecimal needs no quotes there.
+    Parameters
+    ----------
+    home
+        The server's folder, which is held. The password is 48 random hexadecimal digits in its file ``password``.
+    jars
+        Folder of Neo4j's jars.
 
     Raises
     ------
     Neo4jError
-        When there is data of a server, but no password.
+        When there is data of a server, but no password; when there is no Java, or its tool fails.
+
+    Notes
+    -----
+    It takes effect only before the first start. The tool reads its arguments from the file that an argument with an @
+    names, so the password is never seen in the list of processes; hexadecimal needs no quotes there.
     """
     password, first_password = home / "password", home / "data" / "dbms" / "auth.ini"
     if not (home / "data" / "databases" / "system").exists():
@@ -207,10 +266,26 @@ def set_password(home: Path, jars: Path) -> None:
 def admin_tool(home: Path, jars: Path, arguments: Sequence[str], heap: str) -> str:
     """Run ``neo4j-admin`` and return what it prints.
 
+    Parameters
+    ----------
+    home
+        Folder of the server that it works on, which is held.
+    jars
+        Folder of Neo4j's jars.
+    arguments
+        Its words, such as ``["dbms", "set-initial-password", "@FILE"]``; the first two are named in errors.
+    heap
+        Its memory, in Java's notation, such as ``128m``.
+
+    Returns
+    -------
+    str
+        Output and errors, in the order in which they came.
+
     Raises
     ------
     Neo4jError
-        When it fails, with the last lines of what it printed.
+        When it fails, with the last lines of what it printed; when there is no Java.
     """
     process = subprocess.run(
         [*admin_command(jars, heap), *arguments],

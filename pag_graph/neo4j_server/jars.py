@@ -311,9 +311,19 @@ def _java_version(java: str) -> int:
 
 @contextmanager
 def file_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock of the file at `path`; a process that ends, however, has let go of it.
+    """Hold the lock of a file; a process that ends, however, has let go of it.
 
-    `on_wait` is called once if another process holds it.
+    Parameters
+    ----------
+    path
+        The file, made if need be, in a folder that is there; what is in it stays.
+    on_wait
+        Called once if another process holds it; it is waited for without a limit.
+
+    Yields
+    ------
+    None
+        While the lock is held. The file stays.
 
     Raises
     ------

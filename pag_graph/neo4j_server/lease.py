@@ -45,12 +45,19 @@ class Lease:
     """Which attempt at a task uses it."""
 
     def hold(self, transaction: neo4j.ManagedTransaction, lane: int) -> None:
-        """Check in a transaction that the right is still held, and hold it for longer.
+        """Check in a transaction that the right is still held, and hold it for `lease_ms` from now.
+
+        Parameters
+        ----------
+        transaction
+            One that writes the run, before it writes anything: the lane's node is locked until it ends.
+        lane
+            Any number, taken modulo `lanes`. Transactions of one lane wait for each other.
 
         Raises
         ------
         Neo4jError
-            If another loader has taken it over.
+            If another loader has taken it over, or another attempt at the same task (`Lease.attempt`).
         """
         values = {
             "run": self.run,

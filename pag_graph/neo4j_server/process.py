@@ -34,7 +34,29 @@ class ServerProcess:
 
 
 def launch(home: Path, jars: Path, planned: ServerProcess, heap: str) -> ServerProcess:
-    """Start the server's process, in a session of its own so that it outlives the terminal, and record it."""
+    """Start the server's process, in a session of its own so that it outlives the terminal, and record it.
+
+    Parameters
+    ----------
+    home
+        The server's folder, held and configured. ``logs/console.log`` is begun anew, ``server.json`` replaced.
+    jars
+        Folder of Neo4j's jars.
+    planned
+        With the ports and the address that the configuration has; process and start time are filled in here.
+    heap
+        Its memory, in Java's notation.
+
+    Returns
+    -------
+    ServerProcess
+        Recorded; it need not answer yet, and may have ended already.
+
+    Raises
+    ------
+    Neo4jError
+        When there is no Java.
+    """
     # Of a server that was killed while it wrote it.
     (home / java.WRITTEN).unlink(missing_ok=True)
     command = java.server_command(home, jars, heap)
@@ -83,7 +105,22 @@ def start_ticks(pid: int) -> int | None:
 
 
 def end(home: Path, process: ServerProcess, timeout_s: float) -> bool:
-    """End a process: politely first, so that it can write a checkpoint; say whether that was enough."""
+    """End a process, politely first, so that it can write a checkpoint; then its record goes.
+
+    Parameters
+    ----------
+    home
+        The server's folder, held.
+    process
+        Its process; nothing is done to a later one that has the same number.
+    timeout_s
+        How long it may take before it is killed. After that it is waited for 10 s at most.
+
+    Returns
+    -------
+    bool
+        Whether it ended without being killed.
+    """
     killed = False
     for kind, patience_s in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, 10.0)):
         deadline = time.monotonic() + patience_s

@@ -196,7 +196,25 @@ def _launch_with_enough(
 
 
 def stop(home: Path | None = None, timeout_s: float = _STOPPING_S) -> bool:
-    """Stop the server of `home`; kill it when it has not ended after `timeout_s`. Say whether one was running."""
+    """Stop the server of a home; what was committed is kept.
+
+    Parameters
+    ----------
+    home
+        The server's folder; the default one where absent.
+    timeout_s
+        How long it may take before it is killed.
+
+    Returns
+    -------
+    bool
+        Whether one was running; where none was, nothing happens.
+
+    Raises
+    ------
+    Neo4jError
+        When the file system of `home` has no locks; or, when it has ended, because there is no Java any more.
+    """
     home = home_folder(home)
     if not (home / "server.json").exists():
         return False
@@ -254,7 +272,20 @@ def reset(home: Path | None = None) -> bool:
 
 
 def log_lines(home: Path | None = None, count: int = 40) -> list[str]:
-    """Return the last lines of the server's log, or of what it printed before it had one; none if it never ran."""
+    """Return the last lines of the server's log, or of what it printed before it had one.
+
+    Parameters
+    ----------
+    home
+        The server's folder; the default one where absent. The server may run.
+    count
+        How many lines; empty ones and frames of Java's stacks are left out.
+
+    Returns
+    -------
+    list of str
+        Oldest first; none if it never ran.
+    """
     home = home_folder(home)
     return tail(home / "logs" / "neo4j.log", count) or tail(home / "logs" / "console.log", count)
 
@@ -278,12 +309,28 @@ def driver(server: ServerStatus) -> neo4j.Driver:
 def administer(arguments: Sequence[str], home: Path | None = None, *, heap: str = "512m") -> str:
     """Run one command of ``neo4j-admin``, such as ``database import full``, and return what it prints.
 
-    The server of `home` has to be stopped; it need not ever have been started.
+    Parameters
+    ----------
+    arguments
+        Words of the command.
+    home
+        The server's folder; the default one where absent. The server has to be stopped; it need not ever have been
+        started.
+    heap
+        Memory of the command, in Java's notation.
+
+    Returns
+    -------
+    str
+        Output and errors, in the order in which they came.
 
     Raises
     ------
     Neo4jError
-        When the server runs or the command fails.
+        When the server runs, the command fails, or the jars or Java are missing; when `home` is no home of this
+        version.
+    MissingExtraError
+        When jgo, which fetches the jars, is needed and not installed.
     """
     home = home_folder(home)
     with held(home):

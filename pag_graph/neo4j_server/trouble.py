@@ -74,7 +74,20 @@ def find_trouble(home: Path, log_sizes_before: Mapping[str, int]) -> tuple[Troub
 
 
 def disk_full(home: Path, line: str) -> Neo4jError:
-    """Return the error of a server that has no room left on its disk."""
+    """Return the error of a server that has no room left on its disk.
+
+    Parameters
+    ----------
+    home
+        The server's folder.
+    line
+        What its log says, from `find_trouble`.
+
+    Returns
+    -------
+    Neo4jError
+        To be raised by the caller; ``lacks`` of its context is ``disk``.
+    """
     message = f"The disk of the Neo4j server in {home} is full. Its log says: {line}"
     commands = " && ".join(own_command(words, home) for words in ("stop", "start"))
     hint = f"Free space there and start it again: `{commands}`. What was committed is not lost."
@@ -82,7 +95,22 @@ def disk_full(home: Path, line: str) -> Neo4jError:
 
 
 def out_of_memory(home: Path, heap: str, line: str) -> Neo4jError:
-    """Return the error of a server for which no heap that this machine has is enough."""
+    """Return the error of a server for which no heap that this machine has is enough.
+
+    Parameters
+    ----------
+    home
+        The server's folder.
+    heap
+        What it was last given, as the message names it: it says "with HEAP of memory".
+    line
+        What its log says, from `find_trouble`.
+
+    Returns
+    -------
+    Neo4jError
+        To be raised by the caller; ``lacks`` of its context is ``memory``.
+    """
     message = f"The Neo4j server in {home} does not come up with {heap} of memory. Its log says: {line}"
     hint = f"Give it more memory, on a machine that has it: `{own_command('start --heap ...', home)}`."
     return Neo4jError(message, hint, {"home": str(home), "heap": heap, "lacks": str(Trouble.MEMORY)})

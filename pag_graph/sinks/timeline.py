@@ -106,7 +106,22 @@ def _tooltip(edge: Mapping[str, Any], names: Mapping[int, str]) -> str:
 
 
 def lane_label(names: Mapping[int, str], worker: int, x: float, y: float) -> str:
-    """Return the label of a worker's lane: its name, if it has one, with its number below; a tooltip has it whole."""
+    """Return the label of a worker's lane: its name, if it has one, with its number below; a tooltip has it whole.
+
+    Parameters
+    ----------
+    names
+        Names of workers by number; not all need to have one.
+    worker
+        Its number.
+    x, y
+        Where the first line begins, in pixels; the second line is 14 pixels lower.
+
+    Returns
+    -------
+    str
+        A text of SVG, or a group of two. Of a longer name, eight letters and three dots are shown.
+    """
     number = f"worker {worker}"
     if worker not in names:
         return svg.text(x, y, number, font_weight=600)

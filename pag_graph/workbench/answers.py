@@ -178,7 +178,31 @@ def _converted(analysis: Analysis[Any], values: Mapping[str, Any]) -> dict[str, 
 
 
 def why(opened: Opened, chosen: Mapping[str, Any], top: int = 5) -> dict[str, Any]:
-    """Return the report of a window: its sections, and whether anything is wrong with it."""
+    """Return the report of a window: its sections, and whether anything is wrong with it.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    chosen
+        The window, as from `choice`.
+    top
+        Most statements of each topic.
+
+    Returns
+    -------
+    dict
+        ``window``: its facts; ``heading`` and ``cause``: the first statement and those that stand under no title
+        either; ``alarm``: whether somebody could do something about the cause; ``sections``: a ``title`` with
+        ``statements`` each.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such window.
+    UnsupportedPlanError
+        If the run's clocks are not aligned.
+    """
     report: Any = opened.pag.why(**chosen)
     (_, first), *sections = report.sections(top=top)
     return {

@@ -62,7 +62,18 @@ class Stretch:
     """Those that ended a wait."""
 
     def shows(self, begin_ns: int, end_ns: int) -> bool:
-        """Say whether the stretch holds all of another one."""
+        """Say whether the stretch holds all of a part of the run.
+
+        Parameters
+        ----------
+        begin_ns, end_ns
+            From the run's origin.
+
+        Returns
+        -------
+        bool
+            True also where the two are the same part.
+        """
         return self.begin_ns <= begin_ns and end_ns <= self.end_ns
 
 
@@ -161,12 +172,45 @@ class Lanes:
         return messages.filter(sent | read).sort(distance, "target", "position").head(most).to_dicts()
 
     def edges_between(self, begin_ns: int, end_ns: int) -> float:
-        """Estimate how many edges a part of the run has."""
+        """Estimate how many edges a part of the run has.
+
+        Parameters
+        ----------
+        begin_ns, end_ns
+            From the run's origin; what lies outside of the run has none.
+
+        Returns
+        -------
+        float
+            As if the edges of an epoch ended evenly between the end of the epoch before and its own. Reads nothing.
+        """
         edges = np.interp([begin_ns, end_ns], self._ends, self._edges)
         return float(edges[1] - edges[0])
 
     def stretch(self, begin_ns: int, end_ns: int) -> Stretch:
-        """Return a stretch that holds a part of the run; it is read if none is kept that does."""
+        """Return a stretch that holds a part of the run.
+
+        Parameters
+        ----------
+        begin_ns, end_ns
+            From the run's origin; not checked.
+
+        Returns
+        -------
+        Stretch
+            One that is kept, if one holds all of it. Else one is read: the part and as much again on either side, less
+            where that would be more than `STRETCH_EDGES` edges. Of more than `KEPT` the one that was asked for the
+            longest ago is forgotten.
+
+        Raises
+        ------
+        StoreError
+            If a file of the store is missing or damaged.
+
+        Notes
+        -----
+        One thread at a time: those that ask meanwhile wait, and then find what was read.
+        """
         with self._lock:
             for key, stretch in self._kept.items():
                 if stretch.shows(begin_ns, end_ns):

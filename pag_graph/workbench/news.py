@@ -95,7 +95,26 @@ class News:
         return known
 
     def epochs(self, name: str, opened: Opened) -> pl.DataFrame:
-        """Return what the critical paths of all epochs are made of (see `facts.epochs`)."""
+        """Return what the critical paths of all epochs are made of (see `facts.epochs`).
+
+        Parameters
+        ----------
+        name
+            Of the run in the library; what is known of it is kept under this name.
+        opened
+            Its present state. Only epochs that are new or have changed since the last one are looked at.
+
+        Returns
+        -------
+        DataFrame
+            One row per epoch and type: ``epoch``, ``type``, ``duration_ns``, and ``start_ns`` and ``end_ns`` of the
+            epoch.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If the run's clocks are not aligned.
+        """
         news_of_run = self.known(name)
         news_of_run.update(opened)
         assert news_of_run.epochs is not None  # noqa: S101  (it was made just now)

@@ -28,7 +28,27 @@ class DrawnPath:
 
     @classmethod
     def of(cls, run: Run, window: Window) -> DrawnPath:
-        """Find the path of a window."""
+        """Find the path of a window.
+
+        Parameters
+        ----------
+        run
+            With aligned clocks.
+        window
+            One of its windows.
+
+        Returns
+        -------
+        DrawnPath
+            Holds every step; `columns` gives what a view of it shows.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If the run's clocks are not aligned.
+        PagError
+            If the graph has a gap, or a wait that no message ended.
+        """
         steps = pl.DataFrame(critical_path(run.snapshot(window)).steps)
         places = {worker: place for place, worker in enumerate(run.workers)}
         by_type = steps.group_by("type").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)

@@ -20,10 +20,22 @@ if TYPE_CHECKING:
 def sink_of(store: Path, target: str) -> Sink:
     """Return the sink of a target: ``-`` is standard output, an address a webhook, all else a file.
 
+    Parameters
+    ----------
+    store
+        Directory of the store; how far each target has got is kept there.
+    target
+        ``-``, something with ``://``, or the path of a file, which is made where it does not exist.
+
+    Returns
+    -------
+    Sink
+        Sends nothing before its first `deliver`.
+
     Raises
     ------
     InvalidParameterError
-        If it is an address to which nothing is sent.
+        If it is an address to which nothing is sent (`pag_graph.sinks.delivery.webhook.check_address`).
     """
     if target == "-":
         return standard_output(store)

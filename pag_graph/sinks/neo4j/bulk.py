@@ -227,7 +227,27 @@ class ImportFiles:
         self._parts: dict[tuple[str, str], list[Path]] = {}
 
     def write(self, group_edges: int, progress: Progress) -> None:
-        """Write all files."""
+        """Write all files; to be called once.
+
+        Parameters
+        ----------
+        group_edges
+            Most edges of a group of epochs (`pag_graph.sinks.neo4j.groups.grouped`); memory holds two groups. Events
+            and activities that a later group may show are kept until it is written; of a detail below `full`, and where
+            epochs are islands, that is all of them.
+        progress
+            Called with ("write files", epochs that are done, all epochs) after each group.
+
+        Raises
+        ------
+        StoreError
+            If a file of the store is missing or damaged.
+
+        Notes
+        -----
+        O(edges log edges). Afterwards `contents`, `nodes`, `relationships` and `activities` say what the files hold,
+        and `arguments` how to import them.
+        """
         run = self.reader.run
         windows = run.windows()
         has_events = self.detail.covers(Detail.CRITICAL)

@@ -419,7 +419,20 @@ def _divided(steps: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
 
 
 def inside(windows: Sequence[Window], t_ns: pl.Expr) -> pl.Expr:
-    """Say whether an instant lies in one of the windows."""
+    """Say whether an instant lies in one of several windows.
+
+    Parameters
+    ----------
+    windows
+        At least one. Like all windows they are open at their start (`Window.after_ns`).
+    t_ns
+        Nanoseconds since the run's origin.
+
+    Returns
+    -------
+    pl.Expr
+        Boolean; null where `t_ns` is null.
+    """
     return pl.any_horizontal([t_ns.is_between(w.after_ns, w.end_ns, closed="right") for w in windows])
 
 

@@ -123,7 +123,22 @@ def _left_out(coverage: Coverage) -> str | None:
 
 
 def load_command(store: str | None, epochs: Sequence[int] = (), details: Sequence[str] = ()) -> str:
-    """Return the command that loads epochs of a store; all where none or many are named."""
+    """Return the command that loads epochs of a store.
+
+    Parameters
+    ----------
+    store
+        Path of the store; ``STORE`` stands in the command where it is not known.
+    epochs
+        What to load; the command loads all epochs where none or more than five are named.
+    details
+        Details that would do, of which the command names the first; where empty, it leaves the detail to its default.
+
+    Returns
+    -------
+    str
+        For a shell: ``pag neo4j load run.pag --epoch 4 --detail critical``.
+    """
     words = ["pag neo4j load", shlex.quote(store) if store else "STORE"]
     if len(epochs) <= _MOST_NAMED:
         words.extend(f"--epoch {number}" for number in epochs)
@@ -156,7 +171,25 @@ def read_coverage(transaction: neo4j.ManagedTransaction, query: Query, values: M
 def covers(
     query: Query, values: Mapping[str, Any], known: LoadedRun, transaction: neo4j.ManagedTransaction
 ) -> Coverage:
-    """Return which epochs a query can look at, where it is known already what the database has of the run."""
+    """Return which epochs a query can look at, where it is known already what the database has of the run.
+
+    Parameters
+    ----------
+    query
+        A query with the parameter `run`.
+    values
+        A value for each of its parameters.
+    known
+        From `read_loaded`, in the same transaction.
+    transaction
+        Asked for what `known` does not say: when the event of the parameter `event` happened, and what is there of the
+        run that is compared with.
+
+    Returns
+    -------
+    Coverage
+        As from `coverage`. A run with which nothing can be compared is a refusal of it, not an error.
+    """
     event_ns = None
     if values.get("event") is not None:
         row = transaction.run(_EVENT, {"run": values["run"], "event": values["event"]}).single()

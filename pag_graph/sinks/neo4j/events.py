@@ -46,7 +46,20 @@ class Gone(NamedTuple):
     """But not these, nor the activities between what is left."""
 
     def remaining(self, rows: pl.DataFrame, event: str) -> pl.DataFrame:
-        """Return the rows of events that stay, or of activities by the event in which they end."""
+        """Return the rows that stay.
+
+        Parameters
+        ----------
+        rows
+            Events, or activities; with a column ``epoch``, of an activity that of the event in which it ends.
+        event
+            The column with the id of an event: ``id`` of events, ``dst`` of activities.
+
+        Returns
+        -------
+        DataFrame
+            Those of earlier epochs, and those whose `event` is kept; in their order.
+        """
         kept = pl.Series(self.kept_events, dtype=pl.Int64)
         return rows.filter((pl.col("epoch") < self.first_epoch) | pl.col(event).is_in(kept.implode()))
 

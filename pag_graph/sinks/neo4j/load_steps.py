@@ -133,7 +133,22 @@ def _schema_name(text: str) -> str:
 
 
 def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
-    """Write what is known of the run beside its epochs."""
+    """Write what is known of the run beside its epochs: what it was made of, workers, operators, channels, findings.
+
+    Parameters
+    ----------
+    writer
+        Writes the run, which is made if it is not there.
+    reader
+        Of the run. Findings that its store no longer has are removed from the database.
+    batch_rows
+        Most rows of a transaction; small tables share one.
+
+    Raises
+    ------
+    Neo4jError
+        If another load of the run has taken over.
+    """
     run = reader.run
     described = run.info.run
     parameters = json.dumps(described["parameters"], sort_keys=True)
@@ -171,7 +186,20 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
 
 
 def begin(writer: Writer, content: Content) -> None:
-    """Add the epochs of a content, hidden."""
+    """Add the epochs of a content, hidden until `publish`; those that are there already are hidden as well.
+
+    Parameters
+    ----------
+    writer
+        Writes the run, which is there already (`describe`).
+    content
+        Only its table `epochs` is read. An epoch is joined with those whose numbers are one less and one more.
+
+    Raises
+    ------
+    Neo4jError
+        If another load of the run has taken over.
+    """
     query = load_query("load/begin_epochs")
     writer.write(query.text, {"run": writer.run_id, **columns(content.epochs, query.params)})
 
@@ -210,7 +238,21 @@ def write_summary(
 
 
 def publish(writer: Writer, content: Content) -> None:
-    """Show the epochs of a content, all in one transaction."""
+    """Show the epochs of a content, all in one transaction, with the queries of `Writer.beside`.
+
+    Parameters
+    ----------
+    writer
+        Writes the run.
+    content
+        All of whose rows have been written. Only `detail`, `snapshots` and `ends` are read, so that `Content.small`
+        will do.
+
+    Raises
+    ------
+    Neo4jError
+        If another load of the run has taken over; nothing is shown then.
+    """
     shown = {
         "run": writer.run_id,
         "detail": str(content.detail),
@@ -228,5 +270,18 @@ def publish(writer: Writer, content: Content) -> None:
 
 
 def columns(frame: pl.DataFrame, names: Iterable[str]) -> dict[str, list[Any]]:
-    """Return those columns of a frame as lists that a query takes as parameters."""
+    """Return columns of a frame as lists that a query takes as parameters.
+
+    Parameters
+    ----------
+    frame
+        Any.
+    names
+        Parameters of the query; those that are no columns, such as ``run``, are left out.
+
+    Returns
+    -------
+    dict
+        By name: one value per row.
+    """
     return frame.select([name for name in names if name in frame.columns]).to_dict(as_series=False)

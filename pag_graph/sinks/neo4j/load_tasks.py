@@ -55,7 +55,35 @@ class Done:
 
 
 def run_task(step: str, task: Task) -> Done:
-    """Do one step of a task's load: ``nodes``, ``relationships`` or ``summary``."""
+    """Do one step of a task's load.
+
+    Parameters
+    ----------
+    step
+        ``nodes``: the events that lack, with the activities between those of one transaction. ``relationships``: all
+        other activities, when all tasks have done the first step. ``summary``: segments and results, and the marks of
+        critical paths, when all have done the second.
+    task
+        Its epochs, and the lane that it alone uses.
+
+    Returns
+    -------
+    Done
+        The same after each step.
+
+    Raises
+    ------
+    Neo4jError
+        If another load, or another attempt at this task, has taken over; if the server refuses, or has been away for
+        longer than `Task.patience_s`.
+    StoreError
+        If a file of the store is missing or damaged.
+
+    Notes
+    -----
+    Opens the store and reads the content anew, so that a step can be done by any process, and done again. An attempt
+    has a name of its own: what an earlier one, which was given up but is not dead, sends later is refused.
+    """
     run = Run(task.store)
     reader = Reader(run)
     content = reader.read(task.group.windows, task.group.detail)

@@ -74,7 +74,22 @@ class LoadedRun:
 
 
 def read_loaded(transaction: neo4j.ManagedTransaction, run: str, only_epoch: int | None = None) -> LoadedRun:
-    """Read what the database has of a run, or of one epoch of it."""
+    """Read what the database has of a run, or of one epoch of it.
+
+    Parameters
+    ----------
+    transaction
+        In which it is asked; the answer is as of that transaction.
+    run
+        Id of the run.
+    only_epoch
+        The only epoch to look at; all where absent. What is known of the store is of all epochs in either case.
+
+    Returns
+    -------
+    LoadedRun
+        Epochs that are hidden are not in it. Without a store, and with no epochs, if there is no such run.
+    """
     row = transaction.run(_LOADED, {"run": run, "only": only_epoch, "model": MODEL, "earlier": EARLIER}).single()
     if row is None:
         return LoadedRun(run=run)

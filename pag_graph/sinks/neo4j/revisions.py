@@ -46,13 +46,34 @@ class OneTransaction(Writer):
     def write_all(
         self, statements: Sequence[tuple[str, Mapping[str, Any]]], lane: int | None = None
     ) -> list[dict[str, Any]]:
-        """Keep queries; there are no rows yet."""
+        """Keep queries until `commit`.
+
+        Parameters
+        ----------
+        statements
+            Texts and parameters, in the order in which they are to run after what was kept before.
+        lane
+            Not looked at: the one transaction goes over the lane of the writer.
+
+        Returns
+        -------
+        list
+            Empty, as there are no rows yet: a query whose answer is needed cannot be kept.
+        """
         del lane
         self._statements.extend(statements)
         return []
 
     def write_side_by_side(self, work: Iterable[Work], advance: Callable[[int], None]) -> None:
-        """Keep work, in its order."""
+        """Keep work, in its order, until `commit`.
+
+        Parameters
+        ----------
+        work
+            Made at once, so all of it is in memory.
+        advance
+            Called with the rows of each piece, though none of it is done yet.
+        """
         for item in work:
             self._statements.append((item.text, item.parameters))
             advance(item.rows)
@@ -99,7 +120,24 @@ class Retraction:
         )
 
     def statement(self, name: str, run_id: str, batch_rows: int) -> tuple[str, dict[str, Any]]:
-        """Return the text and the parameters of one of the queries that retract."""
+        """Return the text and the parameters of one of the queries that retract.
+
+        Parameters
+        ----------
+        name
+            Of the query, such as ``load/retract_events``.
+        run_id
+            Id of the run.
+        batch_rows
+            Nodes that one call removes at most; the query is to be repeated until it removes none.
+
+        Returns
+        -------
+        text : str
+            The query.
+        values : dict
+            Those of these parameters that it has.
+        """
         query = load_query(name)
         values = {
             "run": run_id,

@@ -52,7 +52,21 @@ class Trimmed:
     """Steps of critical paths: ``epoch`` and ``step``."""
 
     def work(self, run: str, batch_rows: int) -> Iterator[Work]:
-        """Give the queries that remove it, relationships before nodes; each can be done again."""
+        """Give the queries that remove it.
+
+        Parameters
+        ----------
+        run
+            Id of the run.
+        batch_rows
+            Most rows of a query.
+
+        Yields
+        ------
+        Work
+            Marks first, then relationships, then nodes, whose own relationships go with them; to be done in this order.
+            Each can be done again: what is gone already is no error.
+        """
         events, segments = self.gone["events"]["id"], self.gone["segments"]["id"]
         relationships: list[tuple[RelationshipTable, pl.DataFrame]] = [
             *_by_type(_between_kept_nodes(self.gone["activities"], ("src", "dst"), events)),

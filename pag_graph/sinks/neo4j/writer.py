@@ -76,13 +76,55 @@ class Writer:
             raise error
 
     def write(self, text: str, parameters: Mapping[str, Any], lane: int | None = None) -> list[dict[str, Any]]:
-        """Run one query in a transaction of its own, again if it fails for the moment, and return its rows."""
+        """Run one query in a transaction of its own, again if it fails for the moment, and return its rows.
+
+        Parameters
+        ----------
+        text, parameters
+            The query, and its values.
+        lane
+            See `write_all`.
+
+        Returns
+        -------
+        list of dict
+            One per row that the query returns.
+
+        Raises
+        ------
+        Neo4jError
+            If another load of the run has taken over.
+        """
         return self.write_all([(text, parameters)], lane)
 
     def write_all(
         self, statements: Sequence[tuple[str, Mapping[str, Any]]], lane: int | None = None
     ) -> list[dict[str, Any]]:
-        """Run queries in one transaction, and return the rows of the last."""
+        """Run queries in one transaction, again if it fails for the moment, and return the rows of the last.
+
+        Parameters
+        ----------
+        statements
+            Texts and parameters, in their order.
+        lane
+            Lane of the lease to go over; the writer's own, or the first, where absent. Transactions of one lane wait
+            for each other.
+
+        Returns
+        -------
+        list of dict
+            One per row of the last query; none without queries.
+
+        Raises
+        ------
+        Neo4jError
+            If another load of the run has taken over; nothing is written then.
+        neo4j.exceptions.Neo4jError
+            If the server refuses.
+        neo4j.exceptions.DriverError
+            If it cannot be reached for longer than the driver tries (see `patiently`); all may have been written
+            nevertheless.
+        """
         place = self.lane if lane is None else lane
         with self.driver.session(bookmark_manager=self.driver.execute_query_bookmark_manager) as session:
             rows: list[dict[str, Any]] = session.execute_write(_run_all, self.lease, place, statements)
@@ -119,7 +161,22 @@ class Writer:
                 pool.shutdown(wait=True, cancel_futures=True)
 
     def merge(self, table: NodeTable | RelationshipTable, rows: pl.DataFrame, batch_rows: int) -> None:
-        """Add nodes or relationships, or bring them up to date."""
+        """Add nodes or relationships, or bring them up to date.
+
+        Parameters
+        ----------
+        table
+            What they are.
+        rows
+            One row per node or relationship, with the columns of the table among others.
+        batch_rows
+            Most rows of a transaction.
+
+        Raises
+        ------
+        Neo4jError
+            If another load of the run has taken over.
+        """
         self.merge_all([(table, rows)], batch_rows)
 
     def merge_all(
@@ -128,11 +185,42 @@ class Writer:
         batch_rows: int,
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Add nodes and relationships in this order, or bring them up to date; small tables share a transaction."""
+        """Add nodes and relationships in this order, or bring them up to date; small tables share a transaction.
+
+        Parameters
+        ----------
+        tables
+            Each with its rows, as for `merge`. A relationship whose ends are not there then is left out without a word,
+            so nodes come first.
+        batch_rows
+            Most rows of a transaction.
+        advance
+            Called with the rows of each transaction that is done.
+
+        Raises
+        ------
+        Neo4jError
+            If another load of the run has taken over.
+        """
         self.write_in_order(self.merges(tables, batch_rows), batch_rows, advance)
 
     def write_in_order(self, work: Iterable[Work], batch_rows: int, advance: Callable[[int], None]) -> None:
-        """Do work piece after piece; small pieces share a transaction of up to so many rows."""
+        """Do work piece after piece; small pieces share a transaction.
+
+        Parameters
+        ----------
+        work
+            What to do; it is made as it is needed.
+        batch_rows
+            Most rows of a transaction, unless a single piece has more.
+        advance
+            Called with the rows of each transaction that is done.
+
+        Raises
+        ------
+        Neo4jError
+            If another load of the run has taken over; the transactions before stay.
+        """
         statements: list[tuple[str, Mapping[str, Any]]] = []
         size = 0
         for text, values, rows in work:
@@ -147,7 +235,18 @@ class Writer:
             advance(size)
 
     def read(self, text: str, parameters: Mapping[str, Any]) -> list[neo4j.Record]:
-        """Ask where writes go: a follower of a cluster may not have the latest ones yet."""
+        """Ask where writes go: a follower of a cluster may not have the latest ones yet.
+
+        Parameters
+        ----------
+        text, parameters
+            The query, and its values. It should only read: whether the run is still ours to write is not looked at.
+
+        Returns
+        -------
+        list of neo4j.Record
+            One per row, which sees what this writer has written.
+        """
         records = self.driver.execute_query(text, dict(parameters)).records
         self.heard = time.monotonic()
         return records
@@ -155,7 +254,21 @@ class Writer:
     def merges(
         self, tables: Sequence[tuple[NodeTable | RelationshipTable, pl.DataFrame]], batch_rows: int
     ) -> Iterator[Work]:
-        """Give the work that adds nodes and relationships, or brings them up to date, in this order."""
+        """Give the work that adds nodes and relationships, or brings them up to date.
+
+        Parameters
+        ----------
+        tables
+            Each with its rows, as for `merge_all`.
+        batch_rows
+            Most rows of a piece.
+
+        Yields
+        ------
+        Work
+            In the order of `tables`. Rows of a table are sorted by their keys, so that two who write at once lock the
+            same nodes in the same order. Each piece can be done again.
+        """
         for table, rows in tables:
             if isinstance(table, NodeTable):
                 text, names, order = merge_nodes(table), table.columns, table.key
@@ -188,7 +301,27 @@ def _run_all(
 
 
 def execute(driver: neo4j.Driver, text: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Run one query in a transaction of its own, again if it fails for the moment, and return its rows."""
+    """Run one query in a transaction of its own, again if it fails for the moment, and return its rows.
+
+    Parameters
+    ----------
+    driver
+        Of the database.
+    text, parameters
+        The query, and its values. It may write: no lease is looked at, so this is not for what belongs to a run.
+
+    Returns
+    -------
+    list of dict
+        One per row that the query returns.
+
+    Raises
+    ------
+    neo4j.exceptions.Neo4jError
+        If the server refuses.
+    neo4j.exceptions.DriverError
+        If it cannot be reached for longer than the driver tries.
+    """
     rows, _, _ = driver.execute_query(text, dict(parameters or {}))
     return [row.data() for row in rows]
 
