@@ -49,12 +49,13 @@ def find_steps(rank: Rank, pattern: re.Pattern[str]) -> list[tuple[int, int, int
         With its log and main thread.
     pattern
         An annotation is a step if this is found in its name. Of those that lie inside each other the outer one is the
-        step.
+        step. One that begins in a step and ends after it is the next step: clocks round, and a step must not be lost,
+        as those after it would be taken for other steps than on the other ranks.
 
     Returns
     -------
     list of (number, start, end)
-        By start, numbered from 1; times are nanoseconds.
+        By start, numbered from 1; times are nanoseconds. Their ends ascend as well.
     """
     log = rank.log
     spans = [
@@ -65,7 +66,7 @@ def find_steps(rank: Rank, pattern: re.Pattern[str]) -> list[tuple[int, int, int
     outer: list[tuple[int, int]] = []
     # Of those that begin together the longest lies around the others.
     for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if not outer or start >= outer[-1][1]:
+        if not outer or start >= outer[-1][1] or end > outer[-1][1]:
             outer.append((start, end))
     return [(number, start, end) for number, (start, end) in enumerate(outer, 1)]
 

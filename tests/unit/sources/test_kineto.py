@@ -336,6 +336,25 @@ def test_of_steps_that_begin_together_the_outer_one_is_the_step(tmp_path: Path) 
     ]
 
 
+def test_a_step_that_begins_before_the_one_before_it_has_ended_is_a_step(tmp_path: Path) -> None:
+    """It was lost, and all steps after it were taken for others than those of the other ranks."""
+    steps = [("train step", 0, 100), ("train step", 99, 51), ("inner step", 120, 30), ("train step", 150, 0.5)]
+    events = [{"cat": "user_annotation", "name": name, "ts": ts, "dur": dur} for name, ts, dur in steps]
+    events.append({"cat": "cpu_op", "name": "aten::mm", "ts": 10, "dur": 130})
+    file = tmp_path / "rank-0.json"
+    file.write_text(json.dumps({"traceEvents": [{"ph": "X", "pid": 1, "tid": 1, **event} for event in events]}))
+    found = map_files([file], steps="step$")
+    (rank,) = found.ranks
+    spans = [(number, start - rank.origin, end - rank.origin) for number, start, end in rank.steps]
+    assert spans == [(1, 0, 100_000), (2, 99_000, 150_000), (3, 150_000, 150_500)]
+    assert [(epoch, t - rank.origin) for epoch, t, _ in found.steps.ends] == [
+        (0, 0),
+        (1, 100_000),
+        (2, 150_000),
+        (3, 150_500),
+    ]
+
+
 def test_messages_between_two_ranks_have_numbers_of_their_own(tmp_path: Path) -> None:
     def kernel(rank: int, name: str, ts: int, dur: int) -> dict[str, Any]:
         facts = {"Collective name": name, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 1}
