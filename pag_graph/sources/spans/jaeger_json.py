@@ -162,14 +162,14 @@ def _places(stated: Any, rows: SpanRows) -> dict[str, Place]:
 
 
 def _add(span: dict[str, Any], default_trace: str, places: dict[str, Place], rows: SpanRows) -> bool:
-    """Add one span; returns whether it is one."""
+    """Add one span; returns whether it is one. `default_trace` is of the trace that it stands in; empty without one."""
     try:
         number, trace, name, start, duration, process, references, tags = _fields(span)
     except KeyError:
         number, trace, name, start, duration, process, references, tags = _fields({**_ABSENT, **span})
     # What nearly all spans have, text as text and times as numbers, takes no call.
     number = number if type(number) is str else text(number)
-    trace = trace if type(trace) is str else text(trace)
+    trace = (trace if type(trace) is str else text(trace)) or default_trace
     name = name if type(name) is str else text(name)
     flags = 0
     if type(start) is type(duration) is int and 0 <= start < _LATEST and 0 <= duration < _LONGEST:
@@ -179,14 +179,14 @@ def _add(span: dict[str, Any], default_trace: str, places: dict[str, Place], row
         times = None if begin is None else lasting(begin, length)
         if length is None or length < 0:
             flags = NO_DURATION
-    if not number or times is None:
+    if not number or not trace or times is None:
         return False
     place = places.get(process if type(process) is str else text(process)) or _place_inside(span, rows)
     kind, thread, stated = _tags(tags, rows)
     flags |= stated
     if (logs := span.get("logs")) and _failed(logs):
         flags |= ERROR
-    code = rows.traces.code(trace or default_trace)
+    code = rows.traces.code(trace)
     operation = place.operations.get(name)
     if operation is None:
         operation = rows.operation(place, name)

@@ -111,6 +111,23 @@ def test_odd_spans(name: str, times: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert found == one_by_one(record, monkeypatch)
 
 
+def test_spans_of_no_trace_are_left_out_and_counted() -> None:
+    """They were joined into one trace, in which spans of several had one id."""
+    record = json.loads(TEXT)
+    for trace in record["data"]:
+        del trace["traceID"]
+        for span in trace["spans"]:
+            del span["traceID"]
+    assert told(record) is None
+    record["data"][0]["traceID"] = "f"
+    found = told(record)
+    assert found is not None
+    rows, _, names, dropped = found
+    assert len(rows) == len(record["data"][0]["spans"])
+    assert {names[0][row[0]] for row in rows} == {"f"}
+    assert dropped == {"span_unreadable": sum(len(trace["spans"]) for trace in record["data"][1:])}
+
+
 def test_usual_documents_are_read_in_columns() -> None:
     traces, rows = json.loads(TEXT)["data"], SpanRows()
     places = [jaeger_json._places(trace["processes"], rows) for trace in traces]
