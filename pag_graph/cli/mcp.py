@@ -54,11 +54,11 @@ def mcp_server(logs: LogFolder) -> MCPServer[Any]:
     MCPServer
         Of the package ``mcp``; ``run("stdio")`` serves until its input ends.
     """
-    from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
 
     from pag_graph import __version__
+    from pag_graph.cli.mcp_lines import AnsweringServer
     from pag_graph.diagnosis.spark.assistant import UNTRUSTED
 
     def as_json(ask: Callable[[], dict[str, Any]]) -> str:
@@ -84,7 +84,7 @@ def mcp_server(logs: LogFolder) -> MCPServer[Any]:
         """Say where the time of two runs of one Spark program differs, changed settings first."""
         return as_json(lambda: logs.compare(new, base))
 
-    server = MCPServer(
+    server = AnsweringServer(
         "pag",
         version=__version__,
         instructions=f"Why Spark applications were slow, from their event logs. Times are nanoseconds. {UNTRUSTED}",

@@ -202,3 +202,57 @@ def test_a_client_of_the_protocol_gets_the_answers(logs: LogFolder) -> None:
         assert json.loads(given.content[0].text) == json.loads(json.dumps(getattr(logs, name)(**arguments)))
     assert bad.is_error
     assert "Take a name from the list of logs" in bad.content[0].text
+
+
+REFUSED: list[tuple[bytes, int | str | None, int]] = [
+    (
+        rb'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"why","arguments":{"log":"\ud800"}}}',
+        2,
+        -32700,
+    ),
+    (rb'{"jsonrpc":"2.0","id":"a b","method":"\ud800"}', "a b", -32700),
+    (rb'{"jsonrpc":"2.0","id":"\ud800","method":"ping"}', None, -32700),
+    (b"no JSON", None, -32700),
+    (b"\xff\xfe", None, -32700),
+    (b"[" * 20_000, None, -32700),
+    (b"[]", None, -32600),
+    (b'{"jsonrpc":"2.0","id":9}', 9, -32600),
+    (b'{"jsonrpc":"1.0","id":"x","method":"ping"}', "x", -32600),
+    (b'{"jsonrpc":"2.0","id":12,"method":5}', 12, -32600),
+    (b'{"jsonrpc":"2.0","id":13,"method":"ping","params":[1]}', 13, -32600),
+]
+
+
+def test_lines_that_are_no_message_are_answered() -> None:
+    """The server said nothing, and who had asked waited for ever."""
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    last = {"jsonrpc": "2.0", "id": "last", "method": "tools/list"}
+    lines = [json.dumps(first).encode(), json.dumps(begun).encode(), b"", *(line for line, _, _ in REFUSED)]
+
+    async def talk() -> list[dict[str, Any]]:
+        command = ["-c", "from pag_graph.cli.app import main; main()", "mcp", "--root", str(LOGS)]
+        pipe = asyncio.subprocess.PIPE
+        server = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdin=pipe, stdout=pipe, env={"PYTHONPATH": ":".join(filter(None, sys.path))}
+        )
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            server.stdin.write(b"\n".join([*lines, json.dumps(last).encode(), b""]))
+            answers = [json.loads(await server.stdout.readline()) for _ in range(len(REFUSED) + 2)]
+            server.stdin.close()
+            assert await server.stdout.read() == b""
+            assert await server.wait() == 0
+        finally:
+            if server.returncode is None:
+                server.kill()
+                await server.wait()
+        return answers
+
+    answers = asyncio.run(asyncio.wait_for(talk(), 60))
+    by_id = [(answer["id"], answer["error"]["code"]) for answer in answers if "error" in answer]
+    assert by_id == [(number, code) for _, number, code in REFUSED]
+    assert {answer["id"] for answer in answers if "result" in answer} == {1, "last"}
