@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ class TextEvents:
         """
         text = b""
         for chunk in chunks:
-            text += chunk
+            text = (text + chunk).removeprefix(codecs.BOM_UTF8)
             begin = begin_of_array(np.frombuffer(text, np.uint8), _EVENTS)
             if begin >= 0:
                 self._tail += text[:begin] + b"]"
@@ -242,7 +243,7 @@ def looks_like_events(file: Path) -> str | None:
             head = zlib.decompressobj(_GZIP_MEMBER).decompress(head, _PIECE)
     except (OSError, zlib.error):
         return "it cannot be read, or is damaged from its beginning on"
-    text = np.frombuffer(head.lstrip(), np.uint8)
+    text = np.frombuffer(head.removeprefix(codecs.BOM_UTF8).lstrip(), np.uint8)
     if not len(text) or text[0] not in b"{[":
         return "it is no JSON"
     if begin_of_array(text, _EVENTS) < 0 and b'"schemaVersion"' not in head and b'"traceName"' not in head:

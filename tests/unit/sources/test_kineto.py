@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import os
@@ -155,6 +156,23 @@ def test_a_bare_array_says_no_rank_but_all_else(tmp_path: Path) -> None:
     run = simulate(Job(ranks=1, steps=2))
     plain, bare = (mapped(run, tmp_path / name, name) for name in ("plain", "array"))
     assert [t for _, t in plain.events()] == [t for _, t in bare.events()]
+
+
+@pytest.mark.parametrize("dialect", ["plain", "base", "array", "gzip"])
+def test_a_mark_of_the_encoding_changes_nothing(tmp_path: Path, dialect: Dialect) -> None:
+    """With it what stands around the events was lost: rank, host and the time from which times count."""
+    run = simulate(Job(ranks=2, steps=1))
+    plain = mapped(run, tmp_path / "plain", dialect)
+    files = run.write(tmp_path / "marked", dialect)
+    for file in files:
+        text = file.read_bytes()
+        marked = codecs.BOM_UTF8 + (gzip.decompress(text) if dialect == "gzip" else text)
+        file.write_bytes(gzip.compress(marked) if dialect == "gzip" else marked)
+    found = map_files([tmp_path / "marked"])
+    assert [t for _, t in found.events()] == [t for _, t in plain.events()]
+    assert found.workers == plain.workers
+    assert found.findings == plain.findings
+    assert detect_format(files[0]) == "kineto"
 
 
 def test_the_format_is_found_out_and_converted_by_anybody(tmp_path: Path) -> None:
