@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pag_graph.errors import Neo4jError
 from pag_graph.neo4j_server import browser
 from pag_graph.neo4j_server.jars import find_java, unsigned_copies
 
@@ -106,19 +107,31 @@ def keep_archive(home: Path, jars: Path) -> None:
     ----------
     home, jars
         As for `server_command`.
+
+    Notes
+    -----
+    Where it cannot be kept it goes, and nothing is raised: without it later servers start as well, only more slowly,
+    and who calls has stopped a server.
     """
     written = home / WRITTEN
     if not written.exists():
         return
-    target = archive(jars, find_java())
-    # Beside its place first: home may be on another file system.
-    arriving = target.with_name(f"{target.name}.{os.getpid()}")
-    shutil.move(written, arriving)
-    arriving.replace(target)
-    for other in jars.parent.glob("*-java-*.jsa"):
-        with suppress(FileNotFoundError):
-            if time.time() - other.stat().st_mtime > _UNUSED_S:
-                other.unlink()
+    # There may be no Java any more, or no room.
+    with suppress(Neo4jError, OSError):
+        target = archive(jars, find_java())
+        # Beside its place first: home may be on another file system.
+        arriving = target.with_name(f"{target.name}.{os.getpid()}")
+        try:
+            shutil.move(written, arriving)
+            arriving.replace(target)
+        finally:
+            arriving.unlink(missing_ok=True)
+        for other in jars.parent.glob("*-java-*.jsa"):
+            with suppress(FileNotFoundError):
+                if time.time() - other.stat().st_mtime > _UNUSED_S:
+                    other.unlink()
+    with suppress(OSError):
+        written.unlink(missing_ok=True)
 
 
 def _using(shared: Path) -> list[str]:

@@ -213,7 +213,7 @@ def stop(home: Path | None = None, timeout_s: float = _STOPPING_S) -> bool:
     Raises
     ------
     Neo4jError
-        When the file system of `home` has no locks; or, when it has ended, because there is no Java any more.
+        When the file system of `home` has no locks.
     """
     home = home_folder(home)
     if not (home / "server.json").exists():

@@ -25,7 +25,7 @@ from pag_graph.neo4j_server import jars, java, server
 from pag_graph.neo4j_server import process as server_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 CONTENT = b"the jar"
 GOOD = jars.Jar("org.example", "good", "1.0", None, hashlib.sha256(CONTENT).hexdigest())
@@ -401,6 +401,30 @@ def test_stop_ends_the_server_once(tmp_path: Path) -> None:
         assert server.stop(tmp_path)
         assert not server.stop(tmp_path)
         assert not (tmp_path / "server.json").exists()
+
+
+@pytest.mark.parametrize("lacking", ["Java", "a folder for archives"])
+@pytest.mark.parametrize("end", [server.stop, server.reset])
+def test_a_server_ends_without_what_keeps_its_archive_of_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str, end: Callable[[Path], bool]
+) -> None:
+    """It had ended, and then the call said that Neo4j needs Java."""
+    if lacking == "Java":
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+    else:
+        monkeypatch.setattr(java, "find_java", lambda: Path(sys.executable))
+    monkeypatch.setenv("PAG_CACHE", str(tmp_path / "gone"))
+    home = tmp_path / "home"
+    with impostor(home) as process:
+        record(home, process.pid, server_process.start_ticks(process.pid))
+        (home / "version").write_text("5", encoding="utf-8")
+        (home / java.WRITTEN).write_bytes(b"archive")
+
+        assert end(home)
+        assert server_process.start_ticks(process.pid) is None
+    assert not (home / "server.json").exists()
+    assert not (home / java.WRITTEN).exists()
 
 
 def test_stop_kills_a_server_that_does_not_listen(tmp_path: Path) -> None:
