@@ -2,10 +2,11 @@
 // param run: id of the run
 // param epoch: number of the epoch
 // param above number = 1.5: a worker stands out if it worked more than this many times the median
-// returns: one row per worker, most work first: worker, work_ns, waiting_ns, records (read), ns_per_record (null where
-//   none was read), work_ratio (work_ns over the median of all workers, whatever they run), records_ratio (likewise),
-//   others_waited_ns (waits of others that its messages ended), verdict: `data` where it worked above the median for
-//   that many more records, `speed` where it did so without, null for others. All inside the window.
+// returns: one row per worker that is there, most work first: worker, work_ns, waiting_ns, records (read),
+//   ns_per_record (null where none was read), work_ratio (work_ns over the median of these workers, whatever they run),
+//   records_ratio (likewise), others_waited_ns (waits of others that its messages ended), verdict: `data` where it
+//   worked above the median for that many more records, `speed` where it did so without, null for others. All inside
+//   the window.
 // example: skewed --epoch 4
 //   worker | work_ns | waiting_ns | records | ns_per_record | work_ratio | records_ratio | others_waited_ns | verdict
 //   0      | 3890572 | 0          | 33696   | 115.5         | 9.432      | 16.848        | 7939883          | data
@@ -56,8 +57,8 @@ RETURN each.worker AS worker,
        each.waiting_ns AS waiting_ns,
        each.records AS records,
        CASE WHEN each.records > 0 THEN round(toFloat(each.work_ns) / each.records, 1) END AS ns_per_record,
-       CASE WHEN work_median > 0 THEN round(each.work_ns / work_median, 3) END AS work_ratio,
-       CASE WHEN records_median > 0 THEN round(each.records / records_median, 3) END AS records_ratio,
+       CASE WHEN work_median > 0 THEN round(toFloat(each.work_ns) / work_median, 3) END AS work_ratio,
+       CASE WHEN records_median > 0 THEN round(toFloat(each.records) / records_median, 3) END AS records_ratio,
        others_waited_ns,
        CASE WHEN each.work_ns > $above * work_median AND others_waited_ns > 0
             THEN CASE WHEN each.records > $above * records_median THEN 'data' ELSE 'speed' END END AS verdict

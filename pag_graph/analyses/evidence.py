@@ -162,6 +162,11 @@ class Evidence:
         """Rows of `STRAGGLERS`."""
         return _rows(stragglers.ANALYSIS(self.snapshot, stragglers.StragglersParameters(above=self.above)))
 
+    def peers(self, worker: int) -> list[int]:
+        """Return the workers in the window that a worker can be compared with, itself included."""
+        there = {row["worker"] for row in self.stragglers}
+        return [peer for peer in self.snapshot.run.peer_group(worker) if peer in there]
+
     @cached_property
     def skew(self) -> list[dict[str, Any]]:
         """Rows of `SKEW`."""
@@ -434,7 +439,7 @@ class Evidence:
             return None
         worker = top[0]["worker"]
         row = next(row for row in self.stragglers if row["worker"] == worker)
-        alone = len(run.peer_group(worker)) == 1
+        alone = self.peers(worker) == [worker]
         stands_out = row["blamed_ns"] >= self.notable * span if alone else (row["work_ratio"] or 0) > self.above
         return self._held_up_by(worker) if stands_out else None
 

@@ -11,6 +11,7 @@ from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.units import printable
 
 if TYPE_CHECKING:
+    from pag_graph.analyses.view import View
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.window import Window
@@ -183,6 +184,28 @@ def peer_frame(run: Run) -> pl.DataFrame:
     """
     schema = {"worker": pl.Int32, "group": pl.Int32}
     return pl.DataFrame({"worker": run.workers, "group": [run.peers[w] for w in run.workers]}, schema=schema)
+
+
+def peers_there(view: View, there: pl.DataFrame) -> pl.DataFrame:
+    """Return which of the workers that are there in a window can be compared (`docs/model.md`, who with whom).
+
+    Parameters
+    ----------
+    view
+        Of any run.
+    there
+        Columns ``window`` and ``worker`` of the local edges that show their worker (`View.shows_worker`), once each.
+
+    Returns
+    -------
+    DataFrame
+        One row per window and worker that is there: ``window``, ``worker`` and ``group``, as of `peer_frame`. Where
+        epochs are islands, nobody is born or ends, and all workers are there, whether they did something or not.
+    """
+    peers = peer_frame(view.run)
+    if view.run.epochs_are_islands:
+        return view.spans.select("window").join(peers, how="cross")
+    return there.select("window", "worker").join(peers, on="worker")
 
 
 def rounds(run: Run) -> pl.DataFrame:

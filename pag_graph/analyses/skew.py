@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.expressions import operator_names, peer_frame
+from pag_graph.analyses.expressions import operator_names, peers_there
 from pag_graph.analyses.view import where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
@@ -44,8 +44,8 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        Rows of `SKEW`, one per operator that read records and worker that runs the same as a reader of it, most skewed
-        operator first.
+        Rows of `SKEW`, one per operator that read records and worker that is there in the window and runs the same as
+        a reader of it, most skewed operator first.
 
     Raises
     ------
@@ -54,9 +54,10 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
 
     Notes
     -----
-    skew_ratio = most records of a worker / mean over all workers that run the same (`Run.peers`). It goes from 1
-    (balance) to the number of these workers (one reads everything). Records count in the window in which their
-    activation ends, also records that a scope read itself. Processing time is cut at the window's borders. O(edges).
+    skew_ratio = most records of a worker / mean over all workers that run the same (`Run.peers`) and are there in the
+    window for any time. It goes from 1 (balance) to the number of these workers (one reads everything). Records count
+    in the window in which their activation ends, also records that a scope read itself. Processing time is cut at the
+    window's borders. O(edges).
     """
     if parameters.above < 1:
         message = f"above is {parameters.above}, and must be at least 1: no largest value is below the mean."
@@ -65,7 +66,7 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
     key = ["window", "operator", "worker"]
     counts = ["records", "activations", "processing_ns"]
     per_worker = view.collect(
-        view.local.filter(read | processing)
+        view.local.filter(view.shows_worker)
         .select(
             *key,
             records=where(ended, "records"),
@@ -75,12 +76,14 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
         .group_by(key)
         .agg(nw.col(*counts).sum())
     )
-    workers = peer_frame(view.run)
+    peers = peers_there(view, per_worker.select("window", "worker").unique())
     of_operator = ["window", "operator"]
-    readers = per_worker.filter(pl.col("records") > 0).join(workers, on="worker").select(*of_operator, "group").unique()
+    readers = per_worker.filter(pl.col("records") > 0).join(peers, on=["window", "worker"])
     total, mean = pl.col("records").sum().over(of_operator), pl.col("records").mean().over(*of_operator, "group")
     return (
-        readers.join(workers, on="group")
+        readers.select(*of_operator, "group")
+        .unique()
+        .join(peers, on=["window", "group"])
         .join(per_worker, on=key, how="left", nulls_equal=True)
         .with_columns(pl.col(counts).fill_null(0))
         .with_columns(share=pl.col("records") / total, mean_ratio=pl.col("records") / mean)

@@ -110,10 +110,9 @@ def _short(evidence: Evidence, worker: int) -> str:
 
 def _peers(evidence: Evidence, worker: int | None) -> str:
     """Return who a worker is compared with."""
-    run = evidence.snapshot.run
-    if worker is None or not run.unlike:
+    if worker is None or not evidence.snapshot.run.unlike:
         return "the workers"
-    return f"the {len(run.peer_group(worker))} workers that run the same"
+    return f"the {len(evidence.peers(worker))} workers that run the same"
 
 
 def _times(count: int, noun: str) -> str:
@@ -193,7 +192,7 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
 
 def _held_up(evidence: Evidence) -> str:
     """Say what a worker holds up, and how it compares with those that run the same."""
-    verdict, run = evidence.verdict, evidence.snapshot.run
+    verdict = evidence.verdict
     assert verdict.worker is not None  # noqa: S101  (a bottleneck is somebody)
     text = f"{verdict.share:.0%} of the time on the critical path ({duration(verdict.time_ns)}) is its work"
     if verdict.operator is not None:
@@ -202,7 +201,7 @@ def _held_up(evidence: Evidence) -> str:
     if charged:
         waiting = _listed(evidence, [w for w in evidence.waiting_by_worker if w != verdict.worker])
         text += f"; {waiting} waited {duration(charged)} for it, {charged / evidence.waiting_ns:.0%} of all waiting"
-    if len(run.peer_group(verdict.worker)) == 1:
+    if evidence.peers(verdict.worker) == [verdict.worker]:
         return f"{text}. Nobody else runs what it runs."
     row = next(row for row in evidence.stragglers if row["worker"] == verdict.worker)
     if not row["work_ratio"] or row["work_ratio"] <= evidence.above:
@@ -413,9 +412,8 @@ def _help(evidence: Evidence) -> Iterator[Statement]:
         operator, worker = row.get("operator"), row.get("worker")
         name = "" if operator is None else label(evidence, operator)
         if row["kind"] == "balance":
-            run = evidence.snapshot.run
-            peers = " that run the same" if run.unlike else ""
-            change = f"records of {name} spread evenly over the {len(run.peer_group(row['worker']))} workers{peers}"
+            peers = " that run the same" if evidence.snapshot.run.unlike else ""
+            change = f"records of {name} spread evenly over the {len(evidence.peers(row['worker']))} workers{peers}"
         elif row["kind"] == "wake_up":
             change = "workers woken at once"
         elif row["kind"] == "message":

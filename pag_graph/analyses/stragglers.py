@@ -15,7 +15,7 @@ import polars as pl
 from pag_graph.analyses.blame import blame
 from pag_graph.analyses.critical_path import path_steps
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, WAITING, peer_frame
+from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, WAITING, peers_there
 from pag_graph.analyses.view import where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
@@ -50,7 +50,7 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        Rows of `STRAGGLERS`, one per worker of the run, most work first.
+        Rows of `STRAGGLERS`, one per worker that is there in the window, most work first.
 
     Raises
     ------
@@ -59,11 +59,11 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
 
     Notes
     -----
-    Workers are compared with those that run the same (`Run.peers`); if all run one dataflow, these are all workers. A
-    straggler works more than `above` times their median, and waiting is charged to it (see `blame`). If it also read
-    more than `above` times the median's records, the cause is `data`. Otherwise the worker, or its machine, takes
-    longer for the same work, and the cause is `speed`. If no records are known, the two cannot be told apart, and the
-    cause is `speed`.
+    Workers are compared with those that run the same (`Run.peers`) and are there in the window for any time. If all run
+    one dataflow, these are all workers but those that have left and those that are not born yet. A straggler works more
+    than `above` times their median, and waiting is charged to it (see `blame`). If it also read more than `above` times
+    the median's records, the cause is `data`. Otherwise the worker, or its machine, takes longer for the same work, and
+    the cause is `speed`. If no records are known, the two cannot be told apart, and the cause is `speed`.
 
     The median of an even number of workers is the mean of the middle two. Messages of a worker to itself cost nothing
     here. The cost is that of `blame`.
@@ -73,7 +73,8 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
         raise InvalidParameterError(message, "stragglers(above=1.5)")
     key = ["window", "worker"]
     local = view.collect(
-        view.local.select(
+        view.local.filter(view.shows_worker)
+        .select(
             *key,
             work_ns=where(~nw.col("type").is_in(_NO_WORK), "inside_ns"),
             waiting_ns=where(nw.col("type") == WAITING, "inside_ns"),
@@ -85,7 +86,7 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     on_path = path_steps(view).filter(~IS_MESSAGE).group_by(key).agg(path_ns=pl.col("duration_ns").sum())
     charged = blame(view).filter(pl.col("by_worker") == pl.col("to_worker"))
     blamed = charged.group_by("window", worker="by_worker").agg(blamed_ns=pl.col("blamed_ns").sum())
-    joined = view.spans.join(peer_frame(view.run), how="cross")
+    joined = peers_there(view, local)
     for counted in (local, on_path, blamed):
         joined = joined.join(counted, on=key, how="left")
     counts = ["work_ns", "waiting_ns", "records", "path_ns", "blamed_ns"]

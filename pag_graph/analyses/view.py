@@ -219,6 +219,15 @@ class View:
         """Whether an edge ends in its window, as every edge does in exactly one of windows that tile the run."""
         return nw.col("src") >= 0 if self.run.epochs_are_islands else _in_window(end_ns())
 
+    @property
+    def shows_worker(self) -> nw.Expr:
+        """Whether a local edge shows that its worker is there: one that only begins where the window ends does not."""
+        if self.run.epochs_are_islands:
+            return nw.col("src") >= 0
+        start, end = nw.col("window_start_ns"), nw.col("window_end_ns")
+        # A window without length shows whoever is there at its instant.
+        return (nw.col("start_ns") < end) | (end_ns() <= end) | (start == end)
+
     def labelled(self, *columns: str) -> Frame:
         """Return edges that are counted for a window: those that carry its epoch; of a free one those that end in it.
 

@@ -534,17 +534,17 @@ SKEW = pa.schema(
     [
         _column("operator", _I64, "operator that read records", null=True),
         _column("operator_name", _STR, "its name", null=True),
-        _column("worker", _I32, "worker; also one that read nothing"),
+        _column("worker", _I32, "worker that is there; also one that read nothing"),
         _column("records", _I64, "records that it read"),
         _column("share", _F64, "the same as a share of the operator's records"),
-        _column("mean_ratio", _F64, "the same over the mean of all workers that run the same"),
+        _column("mean_ratio", _F64, "the same over the mean of all workers there that run the same"),
         _column("skew_ratio", _F64, "the highest mean_ratio of the operator's workers; 1 is perfect balance"),
         _column("skewed", pa.bool_(), "whether that is above the parameter"),
         _column("activations", _I64, "activations that read records"),
         _column("processing_ns", _I64, "time that the worker processed in the operator"),
     ]
 )
-"""One row per operator that read records and worker that is comparable with a reader, most skewed first."""
+"""One row per operator that read records and worker there that is comparable with a reader, most skewed first."""
 
 STRAGGLERS = pa.schema(
     [
@@ -556,7 +556,7 @@ STRAGGLERS = pa.schema(
         _column("records", _I64, "records that it read"),
         _column("ns_per_record", _F64, "work per record; null where none was read", null=True),
         _column(
-            "work_ratio", _F64, "work_ns over the median of all workers that run the same; null if that is 0", null=True
+            "work_ratio", _F64, "work_ns over the median of all workers there that run the same; null if 0", null=True
         ),
         _column("straggler", pa.bool_(), "whether work_ratio is above the parameter and others waited for it"),
         _column(
@@ -564,7 +564,7 @@ STRAGGLERS = pa.schema(
         ),
     ]
 )
-"""One row per worker, most work first."""
+"""One row per worker that is there, most work first."""
 
 SAMPLE = pa.schema(
     [

@@ -29,11 +29,13 @@ from pag_graph.model.ids import POSITION_BITS
 from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.query import PartialAnswerWarning, answer_query, complete, run_query
+from pag_graph.testing.traces import draw
 from tests.support.query_examples import check_example
 from tests.support.sampling import draw_some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     import neo4j
 
@@ -239,7 +241,10 @@ def test_states_are_those_of_the_store(driver: neo4j.Driver, runs: dict[str, Run
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_who_held_everyone_up_and_why(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
-    run = runs[sample]
+    held_up_as_stragglers_say(driver, runs[sample])
+
+
+def held_up_as_stragglers_say(driver: neo4j.Driver, run: Run) -> None:
     for epoch, snapshot in snapshots(run):
         held = {row["worker"]: row for row in ask(driver, run, "root_cause/held_up_by", epoch=epoch)}
         local = path_steps(snapshot).filter(pl.col("type").is_in(LOCAL))
@@ -692,6 +697,19 @@ def test_hostile_names_come_back_as_they_are(alone: neo4j.Driver, tmp_path: Any)
     known = names_of(run)
     assert grew
     assert all(row["name"] == known[row["operator"]] for row in grew)
+
+
+def test_workers_that_have_left_or_are_not_born_yet_are_not_judged(alone: neo4j.Driver, tmp_path: Path) -> None:
+    works = "0 start 1 | 90 stop 1 | 100 end | 190 spawn 3 | 200 end | 290 send 3>1 *5 | 300 end"
+    waits_ = "0 start 1 | 90 stop 1 | 100 end | 200 end | 210 park | 295 unpark | 296 recv 3<0 *5 | 300 end"
+    left, born = "0 start 1 | 90 stop 1 | 100 end | 150 exit", "250 start 1 | 290 stop 1 | 300 end"
+    draw(works, waits_, left, born).write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    run = api.open(tmp_path / "store").run
+    load(run, alone)
+    held_up_as_stragglers_say(alone, run)
+    judged = [ask(alone, run, "root_cause/skew_or_slow", epoch=epoch) for epoch in range(3)]
+    assert [sorted(row["worker"] for row in rows) for rows in judged] == [[0, 1, 2], [0, 1, 2], [0, 1, 3]]
 
 
 def test_an_epoch_that_is_hidden_has_no_answer(alone: neo4j.Driver, runs: dict[str, Run]) -> None:

@@ -82,6 +82,17 @@ def ends_in(edge: Row, window: Window) -> bool:
     return holds(window, end(edge))
 
 
+def workers_there(edges: list[Row], window: Window) -> list[int]:
+    """Return who lives or does anything in a window."""
+    local = list(filter(is_local, edges))
+    lives: dict[int, tuple[int, int]] = {}
+    for edge in local:
+        born, gone = lives.get(worker(edge["dst"]), (edge["start_ns"], end(edge)))
+        lives[worker(edge["dst"])] = min(born, edge["start_ns"]), max(gone, end(edge))
+    acting = {worker(edge["dst"]) for edge in local if ends_in(edge, window)}
+    return sorted(acting | {n for n, (born, gone) in lives.items() if gone > window.start_ns and born < window.end_ns})
+
+
 def labelled(edges: list[Row], run: Run, window: Window) -> list[Row]:
     if window.epoch is None:
         return [edge for edge in edges if ends_in(edge, window)]
@@ -276,6 +287,7 @@ def test_skew_and_stragglers(in_memory: Fixture, whole_run: Fixture, trace: Any,
     for window in windows_of(run, data):
         snapshot = run.snapshot(window)
         local = [edge for edge in drawn.edges if is_local(edge)]
+        there = workers_there(drawn.edges, window)
         read: Counter[Any] = Counter()
         for edge in local:
             if edge["records"] and ends_in(edge, window):
@@ -283,7 +295,8 @@ def test_skew_and_stragglers(in_memory: Fixture, whole_run: Fixture, trace: Any,
         rows = skew(snapshot).to_pylist()
         assert {(row["operator"], row["worker"]): row["records"] for row in rows if row["records"]} == +read
         for row in rows:
-            of_operator = [read[row["operator"], number] for number in run.workers]
+            of_operator = [read[row["operator"], number] for number in there]
+            assert row["worker"] in there
             assert row["share"] == pytest.approx(row["records"] / sum(of_operator))
             assert row["skew_ratio"] == pytest.approx(max(of_operator) * len(of_operator) / sum(of_operator))
         work: Counter[int] = Counter()
@@ -293,11 +306,11 @@ def test_skew_and_stragglers(in_memory: Fixture, whole_run: Fixture, trace: Any,
         blamed: Counter[int] = Counter()
         for (_, by, to, *_), ns in charged(drawn.edges, window).items():
             blamed[by] += ns if by == to else 0
-        median = statistics.median(work[number] for number in run.workers)
-        median_read = statistics.median(
-            sum(ns for (_, number), ns in read.items() if number == one) for one in run.workers
-        )
-        for row in stragglers(snapshot, StragglersParameters(above=1.25)).to_pylist():
+        median = statistics.median(work[number] for number in there)
+        median_read = statistics.median(sum(ns for (_, number), ns in read.items() if number == one) for one in there)
+        judged = stragglers(snapshot, StragglersParameters(above=1.25)).to_pylist()
+        assert sorted(row["worker"] for row in judged) == there
+        for row in judged:
             number = row["worker"]
             assert (row["work_ns"], row["blamed_ns"]) == (work[number], blamed[number])
             late = work[number] > 1.25 * median and blamed[number] > 0

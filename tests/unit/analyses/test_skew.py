@@ -53,6 +53,24 @@ def test_a_straggler_has_more_data_or_is_slower(
     assert (rows[0]["records"], rows[0]["ns_per_record"]) == (4, 25.0)
 
 
+def test_workers_that_have_left_or_are_not_born_yet_are_compared_with_nobody(
+    in_memory: Fixture, whole_run: Fixture
+) -> None:
+    # Worker 2 leaves where the window begins, and worker 3 is born where it ends.
+    left = "0 start 1 | 10 stop 1 | 100 exit"
+    born = "200 start 1 | 290 stop 1 | 300 end"
+    sends = "110 start 1 | 112 send 6>1 *2 | 120 recv 5<1 *6 | 190 stop 1 | 195 spawn 3 | 200 end | 300 end"
+    reads = "110 start 1 | 115 send 5>0 *6 | 120 recv 6<0 *2 | 121 stop 1 | 200 end | 300 end"
+    logs = (f"{SLOW} | {sends}", f"{QUICK.format(n=1)} | {reads}", left, born)
+    run = whole_run(in_memory(draw(*logs)), NAMES)
+    snapshot = run.snapshot(run.window(between=(100, 200)))
+    rows = {row["worker"]: row for row in stragglers(snapshot).to_pylist()}
+    assert {worker: row["work_ns"] for worker, row in rows.items()} == {0: 100, 1: 100}
+    assert [row["work_ratio"] for row in rows.values()] == [1, 1]
+    read = {row["worker"]: (row["records"], row["mean_ratio"]) for row in skew(snapshot).to_pylist()}
+    assert read == {0: (6, 1.5), 1: (2, 0.5)}
+
+
 @pytest.mark.parametrize(("analysis", "parameters"), [(skew, SkewParameters), (stragglers, StragglersParameters)])
 def test_limits_below_one_mean_nothing(analysis: Any, parameters: Any) -> None:
     with pytest.raises(InvalidParameterError, match="at least 1"):

@@ -68,6 +68,15 @@ def test_workers_that_have_ended_have_no_time_of_which_waiting_is_a_share(tmp_pa
     assert "20% of all workers' time" in statements.row(0, named=True)["statement"]
 
 
+def test_workers_that_have_ended_make_nobody_slow(tmp_path: Path) -> None:
+    waiting = "0 start 1 | 90 stop 1 | 95 end | 301 park | 700 unpark | 702 recv 3<0 *5 | 1095 end"
+    ended = "0 start 1 | 90 stop 1 | 95 end | 95 exit"
+    pag = drawn(tmp_path, "0 start 1 | 90 stop 1 | 95 end | 700 send 3>1 *5 | 1095 end", waiting, ended, ended)
+    # The others worked 1,000 and 601 ns: less than 1.5 x their median.
+    assert [row["work_ratio"] for row in pag.stragglers(epoch=1).to_pylist()] == [1000 / 800.5, 601 / 800.5]
+    assert pag.why(epoch=1, notable=0.15).cause is Cause.UNEVEN_WORK
+
+
 def test_the_data_skew_study_end_to_end(skewed: Pag) -> None:
     """ST2 5.2.2, on a trace of our own: all records are exchanged to worker 0."""
     for window in skewed.rounds():
