@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import socket
 import time
@@ -104,7 +105,7 @@ def start(
     MissingExtraError
         When the driver, or jgo for the installation, is not installed.
     InvalidParameterError
-        When a port lies outside of 0 to 65535, or `heap` is no amount of memory.
+        When a port lies outside of 0 to 65535, `listen` is no address of this machine, or `heap` no amount of memory.
     """
     _require_driver()
     home = home_folder(home)
@@ -362,31 +363,73 @@ def free_port(port_wanted: int, *, fixed: bool = False, besides: int | None = No
     Raises
     ------
     InvalidParameterError
-        When `port_wanted` is no port.
+        When `port_wanted` is no port, or `host` no address of this machine.
     Neo4jError
-        When there is none, which is so as well where `host` is no address of this machine.
+        When there is none.
     """
     if not 0 <= port_wanted <= _LAST_PORT:
         message = f"{port_wanted} is no port: there are 0 to {_LAST_PORT}."
         raise InvalidParameterError(message, None, {"port": port_wanted})
+    _check_address(host)
     # A server that was killed holds its port until the system has taken it apart.
     tried = (
         [port_wanted] * _FIXED_TRIES if fixed else range(port_wanted, min(port_wanted + _PORTS_TRIED, _LAST_PORT + 1))
     )
+    refusal = None
     for number, candidate in enumerate(tried):
         if fixed and number:
             time.sleep(_FIXED_PAUSE_S)
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe, suppress(OSError):
+        with _socket(host) as probe:
             # As Java does: a port that only waits for the last packets of a closed connection counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, candidate))
+            try:
+                probe.bind((host, candidate))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    refusal = error.strerror
+                    if fixed:
+                        break
+                continue
             port = int(probe.getsockname()[1])
             if port != besides:
                 return port
-    message = f"Port {port_wanted} is taken." if fixed else f"No port from {port_wanted} to {tried[-1]} is free."
+    if refusal is None:
+        message = f"Port {port_wanted} is taken." if fixed else f"No port from {port_wanted} to {tried[-1]} is free."
+    else:
+        ports = f"Port {port_wanted} cannot" if fixed else f"No port from {port_wanted} to {tried[-1]} can"
+        message = f"{ports} be used: {refusal}."
     raise Neo4jError(
         message, "Name other ports: `pag neo4j start --bolt-port ... --http-port ...`.", {"port": port_wanted}
     )
+
+
+def _socket(host: str) -> socket.socket:
+    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
+def _check_address(host: str) -> None:
+    """Check that this machine can listen on a host, whatever the port.
+
+    Raises
+    ------
+    InvalidParameterError
+        When it cannot: the host is another machine, or there is none of that name.
+    """
+    try:
+        with _socket(host) as probe:
+            probe.bind((host, 0))
+    except OSError as error:
+        reason = error.strerror
+    except (TypeError, ValueError) as error:  # nobody can be asked about such a name
+        reason = str(error)
+    else:
+        if host:
+            return
+        # It stands for all addresses here, and for none in the configuration of Neo4j.
+        reason = "the name is empty"
+    message = f"This machine cannot listen on {host!r}: {reason}."
+    hint = "Name an address of this machine, without brackets; `--listen 0.0.0.0` stands for all of them."
+    raise InvalidParameterError(message, hint, {"listen": host})
 
 
 def _wait_until_ready(

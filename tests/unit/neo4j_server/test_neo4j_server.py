@@ -15,7 +15,7 @@ import threading
 import types
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -342,6 +342,30 @@ def test_fixed_port_that_is_taken_is_refused(taken_port: int) -> None:
 def test_a_number_that_is_no_port_is_refused(port: int, *, fixed: bool) -> None:
     with pytest.raises(InvalidParameterError, match=f"{port} is no port: there are 0 to 65535"):
         server.free_port(port, fixed=fixed)
+
+
+@pytest.mark.parametrize("host", ["203.0.113.77", "nobody.invalid", "", "[::1]", "2001:db8::1", "ü" * 80, "a\0b"])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_where_this_machine_cannot_listen_is_named(host: str, *, fixed: bool) -> None:
+    """All ports were called taken, after seconds."""
+    with pytest.raises(InvalidParameterError, match=f"cannot listen on {re.escape(repr(host))}: .") as caught:
+        server.free_port(7687, fixed=fixed, host=host)
+    assert "Name an address of this machine" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("fixed", "said"), [(False, "No port from 80 to 179 can be used"), (True, "Port 80 cannot be")])
+def test_ports_that_are_not_for_everybody_are_not_called_taken(
+    monkeypatch: pytest.MonkeyPatch, *, fixed: bool, said: str
+) -> None:
+    class Unprivileged(socket.socket):
+        def bind(self, address: Any) -> None:
+            if 0 < address[1] < 1024:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            super().bind(address)
+
+    monkeypatch.setattr(socket, "socket", Unprivileged)
+    with pytest.raises(Neo4jError, match=f"{said}.*: Permission denied"):
+        server.free_port(80, fixed=fixed)
 
 
 def test_http_does_not_get_the_port_of_bolt() -> None:
