@@ -353,7 +353,9 @@ def test_where_this_machine_cannot_listen_is_named(host: str, *, fixed: bool) ->
     assert "Name an address of this machine" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(("fixed", "said"), [(False, "No port from 80 to 179 can be used"), (True, "Port 80 cannot be")])
+@pytest.mark.parametrize(
+    ("fixed", "said"), [(False, "No port from 80 to 179 can be used"), (True, "Port 80 cannot be")]
+)
 def test_ports_that_are_not_for_everybody_are_not_called_taken(
     monkeypatch: pytest.MonkeyPatch, *, fixed: bool, said: str
 ) -> None:
