@@ -6,7 +6,6 @@ import errno
 import shutil
 import socket
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
