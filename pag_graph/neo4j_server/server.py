@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import socket
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pag_graph.errors import InvalidParameterError, MissingExtraError, Neo4jError
+from pag_graph.errors import MissingExtraError, Neo4jError
 from pag_graph.neo4j_server import browser
 from pag_graph.neo4j_server.home import (
     CONTENTS,
@@ -26,6 +25,7 @@ from pag_graph.neo4j_server.home import (
 )
 from pag_graph.neo4j_server.jars import file_lock, install, installation, tail
 from pag_graph.neo4j_server.java import keep_archive
+from pag_graph.neo4j_server.ports import free_port
 from pag_graph.neo4j_server.process import POLL_S, ServerProcess, bolt_uri, end, is_alive, launch, running_in
 from pag_graph.neo4j_server.trouble import Trouble, disk_full, find_trouble, heaps, log_sizes, out_of_memory
 
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 USER = "neo4j"
 
-_LAST_PORT = 65535
-_PORTS_TRIED = 100
-_FIXED_TRIES, _FIXED_PAUSE_S = 25, 0.2
 _LOG_LINES = 12
 _STOPPING_S = 60.0
 
@@ -338,97 +335,6 @@ def administer(arguments: Sequence[str], home: Path | None = None, *, heap: str 
             message = f"The Neo4j server in {home} runs; its data can be administered when it is stopped."
             raise Neo4jError(message, f"Stop it: `{own_command('stop', home)}`.", {"home": str(home)})
         return admin_tool(home, install(), arguments, heap)
-
-
-def free_port(port_wanted: int, *, fixed: bool = False, besides: int | None = None, host: str = HOST) -> int:
-    """Return a port that is free at this moment: the one that is wanted or, unless it is fixed, the next one.
-
-    Parameters
-    ----------
-    port_wanted
-        0 to 65535; 0 stands for any that the system gives.
-    fixed
-        Take no other one. A server that was killed may still hold it, so it is waited for up to 5 s.
-    besides
-        A port that is promised already, and counts as taken.
-    host
-        Address to listen on, without brackets.
-
-    Returns
-    -------
-    int
-        `port_wanted` or one of the 99 after it. Nothing holds it: somebody else may take it.
-
-    Raises
-    ------
-    InvalidParameterError
-        When `port_wanted` is no port, or `host` no address of this machine.
-    Neo4jError
-        When there is none.
-    """
-    if not 0 <= port_wanted <= _LAST_PORT:
-        message = f"{port_wanted} is no port: there are 0 to {_LAST_PORT}."
-        raise InvalidParameterError(message, None, {"port": port_wanted})
-    _check_address(host)
-    # A server that was killed holds its port until the system has taken it apart.
-    tried = (
-        [port_wanted] * _FIXED_TRIES if fixed else range(port_wanted, min(port_wanted + _PORTS_TRIED, _LAST_PORT + 1))
-    )
-    refusal = None
-    for number, candidate in enumerate(tried):
-        if fixed and number:
-            time.sleep(_FIXED_PAUSE_S)
-        with _socket(host) as probe:
-            # As Java does: a port that only waits for the last packets of a closed connection counts as free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, candidate))
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    refusal = error.strerror
-                    if fixed:
-                        break
-                continue
-            port = int(probe.getsockname()[1])
-            if port != besides:
-                return port
-    if refusal is None:
-        message = f"Port {port_wanted} is taken." if fixed else f"No port from {port_wanted} to {tried[-1]} is free."
-    else:
-        ports = f"Port {port_wanted} cannot" if fixed else f"No port from {port_wanted} to {tried[-1]} can"
-        message = f"{ports} be used: {refusal}."
-    raise Neo4jError(
-        message, "Name other ports: `pag neo4j start --bolt-port ... --http-port ...`.", {"port": port_wanted}
-    )
-
-
-def _socket(host: str) -> socket.socket:
-    return socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-
-
-def _check_address(host: str) -> None:
-    """Check that this machine can listen on a host, whatever the port.
-
-    Raises
-    ------
-    InvalidParameterError
-        When it cannot: the host is another machine, or there is none of that name.
-    """
-    try:
-        with _socket(host) as probe:
-            probe.bind((host, 0))
-    except OSError as error:
-        reason = error.strerror
-    except (TypeError, ValueError) as error:  # nobody can be asked about such a name
-        reason = str(error)
-    else:
-        if host:
-            return
-        # It stands for all addresses here, and for none in the configuration of Neo4j.
-        reason = "the name is empty"
-    message = f"This machine cannot listen on {host!r}: {reason}."
-    hint = "Name an address of this machine, without brackets; `--listen 0.0.0.0` stands for all of them."
-    raise InvalidParameterError(message, hint, {"listen": host})
 
 
 def _wait_until_ready(

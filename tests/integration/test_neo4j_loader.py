@@ -21,7 +21,7 @@ from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.model.units import duration
-from pag_graph.neo4j_server import server
+from pag_graph.neo4j_server import ports
 from pag_graph.sinks.neo4j import events, model
 from pag_graph.sinks.neo4j.detail import RunLabels
 from pag_graph.sinks.neo4j.load_steps import prepare_schema
@@ -530,7 +530,7 @@ def test_a_refused_login_is_said_in_plain_words(neo4j_server: ServerStatus, skew
 
 
 def test_a_server_that_is_not_there_is_said_in_plain_words(skewed: Run) -> None:
-    port = server.free_port(0)
+    port = ports.free_port(0)
     with (
         neo4j.GraphDatabase.driver(f"bolt://127.0.0.1:{port}", auth=("neo4j", "x")) as driver,
         pytest.raises(Neo4jError, match="does not answer") as info,

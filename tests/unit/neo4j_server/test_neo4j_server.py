@@ -21,7 +21,7 @@ import pytest
 
 from pag_graph.errors import InvalidParameterError, MissingExtraError, Neo4jError
 from pag_graph.neo4j_server import home as server_home
-from pag_graph.neo4j_server import jars, java, server
+from pag_graph.neo4j_server import jars, java, ports, server
 from pag_graph.neo4j_server import process as server_process
 
 if TYPE_CHECKING:
@@ -329,19 +329,19 @@ def taken_port() -> Iterator[int]:
 
 
 def test_taken_port_makes_way_for_a_later_one(taken_port: int) -> None:
-    assert server.free_port(taken_port) > taken_port
+    assert ports.free_port(taken_port) > taken_port
 
 
 def test_fixed_port_that_is_taken_is_refused(taken_port: int) -> None:
     with pytest.raises(Neo4jError, match=f"Port {taken_port} is taken"):
-        server.free_port(taken_port, fixed=True)
+        ports.free_port(taken_port, fixed=True)
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 70000])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_a_number_that_is_no_port_is_refused(port: int, *, fixed: bool) -> None:
     with pytest.raises(InvalidParameterError, match=f"{port} is no port: there are 0 to 65535"):
-        server.free_port(port, fixed=fixed)
+        ports.free_port(port, fixed=fixed)
 
 
 @pytest.mark.parametrize("host", ["203.0.113.77", "nobody.invalid", "", "[::1]", "2001:db8::1", "ü" * 80, "a\0b"])
@@ -349,7 +349,7 @@ def test_a_number_that_is_no_port_is_refused(port: int, *, fixed: bool) -> None:
 def test_where_this_machine_cannot_listen_is_named(host: str, *, fixed: bool) -> None:
     """All ports were called taken, after seconds."""
     with pytest.raises(InvalidParameterError, match=f"cannot listen on {re.escape(repr(host))}: .") as caught:
-        server.free_port(7687, fixed=fixed, host=host)
+        ports.free_port(7687, fixed=fixed, host=host)
     assert "Name an address of this machine" in str(caught.value.hint)
 
 
@@ -367,13 +367,13 @@ def test_ports_that_are_not_for_everybody_are_not_called_taken(
 
     monkeypatch.setattr(socket, "socket", Unprivileged)
     with pytest.raises(Neo4jError, match=f"{said}.*: Permission denied"):
-        server.free_port(80, fixed=fixed)
+        ports.free_port(80, fixed=fixed)
 
 
 def test_http_does_not_get_the_port_of_bolt() -> None:
-    free = server.free_port(0)
+    free = ports.free_port(0)
 
-    assert server.free_port(free, besides=free) > free
+    assert ports.free_port(free, besides=free) > free
 
 
 # ---- processes
