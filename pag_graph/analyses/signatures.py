@@ -56,7 +56,7 @@ _BY_HAND = {"critical-path"}
 """Methods that `Pag` has itself."""
 _WINDOW = (
     ("epoch", "int | None", "Number of the epoch to look at; the slowest round where nothing is chosen."),
-    ("role", 'EpochRole | Literal["startup", "round", "shutdown"] | None', "The startup or the shutdown instead."),
+    ("role", 'EpochRole | Literal["startup", "shutdown"] | None', "The startup or the shutdown instead."),
     ("between", "tuple[int, int] | None", "A free window instead, in nanoseconds from the run's origin."),
     ("latency", "int | None", "Number of an epoch instead: from its first event on any worker to its last."),
 )

@@ -141,7 +141,7 @@ class Outputs:
         self,
         *,
         epoch: int | None = None,
-        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        role: EpochRole | Literal["startup", "shutdown"] | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
     ) -> Snapshot:
@@ -288,7 +288,7 @@ class Outputs:
         picture: str | os.PathLike[str],
         *,
         epoch: int | None = None,
-        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        role: EpochRole | Literal["startup", "shutdown"] | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
         width: int = 1100,

@@ -98,7 +98,7 @@ class Pag(Outputs, AnalysisMethods):
         self,
         *,
         epoch: int | None = None,
-        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        role: EpochRole | Literal["startup", "shutdown"] | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
         spark: SparkSession | None = None,

@@ -7,7 +7,7 @@ import sys
 from dataclasses import MISSING
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,7 +26,6 @@ from pag_graph.cli.output import (
     stdout,
 )
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import EpochRole
 from pag_graph.model.names import with_worker_names
 from pag_graph.model.units import nanoseconds
 from pag_graph.store.in_place import check_output, write_whole
@@ -45,7 +44,10 @@ ALARM = 9
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
 EpochOption = Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch to look at. Default: the slowest round.")]
-RoleOption = Annotated[EpochRole | None, typer.Option("--role", help="Look at the startup or the shutdown instead.")]
+RoleOption = Annotated[
+    Literal["startup", "shutdown"] | None,
+    typer.Option("--role", help="Look at the startup or the shutdown instead."),
+]
 BetweenOption = Annotated[
     tuple[str, str] | None,
     typer.Option(
@@ -150,7 +152,10 @@ _PAIR: dict[str, tuple[Any, Any]] = {
         None,
     ),
     "against_role": (
-        Annotated[EpochRole | None, typer.Option("--against-role", help="Compare with the startup or the shutdown.")],
+        Annotated[
+            Literal["startup", "shutdown"] | None,
+            typer.Option("--against-role", help="Compare with the startup or the shutdown."),
+        ],
         None,
     ),
     "against_between": (
@@ -273,7 +278,7 @@ def _option(parameter: Parameter) -> tuple[Any, Any]:
 
 
 def check_window(
-    epoch: int | None, role: EpochRole | None, between: tuple[str, str] | None, latency: int | None = None
+    epoch: int | None, role: str | None, between: tuple[str, str] | None, latency: int | None = None
 ) -> dict[str, Any]:
     """Return the choice of a window as arguments of `Pag`.
 

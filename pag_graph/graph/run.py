@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FEWEST = 100_000
 """Edges for which another task is worth its start."""
 _MOST_WINDOWS = 100_000
+_ROLES = (EpochRole.STARTUP, EpochRole.SHUTDOWN)
+"""Parts of a run that are chosen by their roles; of rounds there are many."""
 """Windows of a series: each costs a look at the edges of all."""
 
 
@@ -185,9 +187,9 @@ class Run(RunTables):
             return self._latency(whole_number(latency, "latency"))
         if epoch is not None:
             whole_number(epoch, "epoch")
-        if role is not None and str(role) not in set(EpochRole):
-            message = f"role is {role!r}, and must be {' or '.join(EpochRole)}."
-            raise InvalidParameterError(message)
+        if role is not None and str(role) not in _ROLES:
+            message = f"role is {role!r}, and must be {' or '.join(_ROLES)}."
+            raise InvalidParameterError(message, "Choose a round by its epoch.")
         row = self._row(epoch, role)
         return self.stretch(
             row["start_ns"],

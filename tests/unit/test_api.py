@@ -16,6 +16,7 @@ import pag_graph
 from pag_graph import Pag, samples
 from pag_graph.analyses.why import WhyParameters
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.sinks.timeline import timeline
 
@@ -90,7 +91,9 @@ def test_fields_are_given_one_by_one_or_all_at_once(pag: Pag) -> None:
         ({"epoch": 4.0}, "epoch is 4.0, and must be a whole number"),
         ({"epoch": True}, "epoch is True"),
         ({"latency": "4"}, "latency is '4'"),
-        ({"role": "last"}, "must be startup or round or shutdown"),
+        ({"role": "last"}, "must be startup or shutdown"),
+        ({"role": "round"}, "must be startup or shutdown"),
+        ({"role": EpochRole.ROUND}, "must be startup or shutdown"),
         ({"between": 3}, "two instants in nanoseconds"),
         ({"between": (1, "2")}, "between is '2'"),
         ({"lin": 3}, "why has no parameter 'lin'"),
