@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pag_graph.errors import InvalidParameterError, StoreError
+from pag_graph.model.enums import Severity
 from pag_graph.model.ranks import nearest_rank
-from pag_graph.model.tables import TRACE_EVENTS
+from pag_graph.model.tables import PAG_FINDINGS, TRACE_EVENTS
 from pag_graph.sources.wire.frames import SCHEME, Hello
 from pag_graph.sources.wire.send import Portion, Sender
 from pag_graph.store.access import read_token
+from pag_graph.store.findings import findings
 from pag_graph.store.in_place import refusals, whole_folder
 from pag_graph.store.log import TraceLog, column
 from pag_graph.store.meta import write_meta
@@ -163,6 +166,8 @@ def replay(
     check = partial(check_trace_place, target, replace=replace_target)
     with refusals(target, "The trace", StoreError), whole_folder(target, check=check) as folder:
         _describe(opened, folder)
+        if (opened.path / INPUTS).is_dir():
+            shutil.copytree(opened.path / INPUTS, folder / INPUTS)
         portions = _prepare(opened, folder / _HIDDEN, every_ns)
     with refusals(target, "The trace", StoreError):
         return _publish(opened, target, portions, _Clock(speed, now, sleep))
@@ -177,16 +182,26 @@ class _Clock(NamedTuple):
 
 
 def _describe(trace: Trace, folder: Path) -> None:
-    """Write what a recorder writes before the first event, and when input was due, which it writes in portions."""
+    """Write what a recorder writes before the first event."""
     for name in (EVENTS, _HIDDEN):
         (folder / name).mkdir()
     for name, table in (("operators", trace.operators), ("channels", trace.channels), ("workers", trace.workers)):
         write_table(folder / f"{name}.parquet", table)
     if (trace.path / FINDINGS).is_file():
         shutil.copyfile(trace.path / FINDINGS, folder / FINDINGS)
-    if (trace.path / INPUTS).is_dir():
-        shutil.copytree(trace.path / INPUTS, folder / INPUTS)
     write_meta(dataclasses.replace(trace.meta, complete=False), folder / META)
+
+
+def _say_what_is_not_sent(trace: Trace, folder: Path) -> None:
+    """Add to the findings that a follower does not get to know when input was due: no frame holds that."""
+    if not any((trace.path / INPUTS).glob("*.parquet")):
+        return
+    action = "when input was due is not sent; copy the folder `inputs` of the sent trace into the received one"
+    tables = [findings("inputs_not_sent", Severity.WARNING, action)]
+    if (folder / FINDINGS).is_file():
+        tables.insert(0, pq.read_table(folder / FINDINGS, partitioning=None))
+    found = pa.concat_tables(tables, promote_options="default")
+    write_table(folder / FINDINGS, conform(found, PAG_FINDINGS, where=f"findings of {trace.path}"))
 
 
 def _prepare(trace: Trace, folder: Path, every_ns: int) -> list[_Due]:
@@ -268,6 +283,7 @@ def _send(trace: Trace, address: str, token: str, every_ns: int, clock: _Clock) 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         _describe(trace, folder)
+        _say_what_is_not_sent(trace, folder)
         portions = _prepare(trace, folder / _HIDDEN, every_ns)
         last = dict.fromkeys(workers, 0) | {portion.worker: portion.last for portion in portions}
         with Sender(address, token, Hello(trace.meta.trace_id, 0, 1, workers)) as sender:

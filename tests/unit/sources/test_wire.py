@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import threading
 import time
@@ -10,14 +11,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from pag_graph import api
+from pag_graph import api, samples
 from pag_graph.errors import InvalidParameterError, SinkError, StoreConflictError, TraceFormatError
+from pag_graph.model.enums import Severity
 from pag_graph.sources.replay import replay
 from pag_graph.sources.wire import frames
 from pag_graph.sources.wire.frames import HEAD, Hello, Kind
 from pag_graph.sources.wire.listen import listening
 from pag_graph.sources.wire.send import Portion, Sender, _receive
-from pag_graph.store.trace import Trace
+from pag_graph.store.findings import findings
+from pag_graph.store.trace import Trace, write_table
 from tests.support.compare import committed, differences
 from tests.support.growing import rounds
 
@@ -109,6 +112,24 @@ def test_what_is_replayed_by_tcp_is_followed_as_what_is_recorded(
     assert (received.meta, received.workers) == (source.meta, source.workers)
     api.build(source.path, tmp_path / "once", engine="local")
     assert differences(committed(tmp_path / "store"), committed(tmp_path / "once")) == ""
+
+
+def test_that_due_times_are_not_sent_is_said(tmp_path: Path, token_file: Path) -> None:
+    source = Trace.open(samples.path("elastic"))
+    sent = tmp_path / "sent"
+    shutil.copytree(source.path, sent)
+    odd = findings("worker_misspelt", Severity.WARNING, "kept as it is", file="workers.csv")
+    write_table(sent / "findings.parquet", odd)
+    with listening(tmp_path / "spool", ANY, TOKEN) as port:
+        replay(sent, f"tcp://127.0.0.1:{port}", speed=None, token_file=token_file)
+    received = Trace.open(tmp_path / "spool")
+    assert received.meta.complete
+    assert received.findings["finding"].to_pylist() == ["worker_misspelt", "inputs_not_sent"]
+    with pytest.raises(TraceFormatError, match="does not say when input was due"):
+        api.latency(received.path)
+    # As the finding says.
+    shutil.copytree(sent / "inputs", received.path / "inputs")
+    assert api.latency(received.path).table.equals(api.latency(source.path).table)
 
 
 def test_whoever_does_not_know_the_token_is_refused(source: Trace, spool: tuple[Path, int, list[str]]) -> None:
