@@ -14,9 +14,11 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.definition import Chart, RunAnalysis, Standing
-from pag_graph.analyses.expressions import IS_MESSAGE, rounds, worker_of
+from pag_graph.analyses.expressions import END, IS_MESSAGE, rounds, worker_of
 from pag_graph.analyses.observations import KEY, NAMES, SEEN, limits_given, numbered, round_observations, shaped
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.membership import labels, members, rows_of
+from pag_graph.graph.tiling import scan_near
 from pag_graph.kernels.arranging import medians
 from pag_graph.kernels.replay import group_arcs
 from pag_graph.model.enums import ActivityType
@@ -103,7 +105,8 @@ def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -
 
     Notes
     -----
-    A limit that is just reached is not violated. An edge belongs to the epoch that it carries.
+    A limit that is just reached is not violated. An edge belongs to the epoch that it carries; one without a row of its
+    own counts with the next row.
 
     - `epoch_max` limits the latency window of an epoch, from its first event to its last (under the rule set `st2`
       from its first edge to its last). The edge in the row is the one that ended last.
@@ -111,11 +114,12 @@ def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -
     - `operator_max` limits an activation without inner ones, from start to stop. The edge in the row goes from its
       first vertex to its last.
     - `progress_max` limits the time between two progress messages of a worker, which counts in the epoch in which the
-      second is sent. It also limits the time from the worker's last progress message to the end of the last round;
-      such a row has no `dst`.
-    - `some_progress` asks to how many workers a worker sent progress, by the epoch of the sender. The edge in the row
-      is the worker's last one in the epoch. One receiver is enough (ST2), unless `progress_to_all` asks for all
-      others.
+      second is sent. It also limits the time from the worker's last progress message to the end of the last round, if
+      the worker and another one live then; such a row has no `dst`.
+    - `some_progress` asks to how many others a worker that is there throughout a round sent progress, by the epoch of
+      the sender. The edge in the row is the worker's last one in the epoch. One receiver is enough (ST2), unless
+      `progress_to_all` asks for all others that are there throughout. Nobody owes any in rounds up to whose end no
+      worker has sent progress: the log may hold none.
 
     A learned limit comes from the largest value in each of the latest earlier epochs. It is the median of these plus
     `deviations` times 1.4826 MAD, and at least `tolerance` of the median and `least_ns` above the median. There is one
@@ -159,7 +163,10 @@ def violations(
     """
     observations = pl.DataFrame(pl.from_arrow(parts)).cast({"invariant": NAMES, "type": NAMES})
     windows = windows.select("epoch", "start_ns", "end_ns")
-    progress = _progress(sends, windows)
+    epochs = windows["epoch"].to_numpy()
+    row = rows_of(run, epochs, sends["src_epoch"].to_numpy())
+    sends = sends.with_columns(epoch=pl.when(pl.Series(row >= 0)).then(pl.Series(epochs[row])))
+    progress = _progress(run, sends, windows)
     fixed = observations.filter("fixed").drop("fixed")
     largest = observations.filter(~pl.col("fixed")).drop("fixed")
     frames = [fixed.join(limits_given(parameters), on="invariant").with_columns(learned=pl.lit(value=False))]
@@ -178,9 +185,8 @@ def violations(
     rows = pl.concat([frame.select(*SEEN, "epoch", "limit", "learned") for frame in frames])
     rows = rows.with_columns(unit=pl.lit("ns"))
     if parameters.some_progress:
-        peers = len(run.workers) - 1
-        least_workers = peers if parameters.progress_to_all else min(peers, 1)
-        rows = pl.concat([rows, _silent(run, sends, windows, least_workers).select(rows.columns)])
+        silent = _silent(run, sends, windows, to_all=parameters.progress_to_all)
+        rows = pl.concat([rows, silent.select(rows.columns)])
     return rows, observed
 
 
@@ -232,20 +238,23 @@ def progress_sends(run: Run, since: int | None = None) -> pl.DataFrame:
     return (sent if since is None else sent.filter(pl.col("src_epoch") >= since)).collect()
 
 
-def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Return the gaps between the progress messages of each worker, in the rounds in which they end."""
+def _progress(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Return the gaps between the progress messages of each worker, in the rounds in which they end.
+
+    `sends` says with the epoch of which row a message is counted, null where with none of these rounds.
+    """
     sends = sends.unique("src", keep="first").with_columns(worker=worker_of("src"))
     sends = sends.sort("worker", "start_ns", "src")
     gaps = sends.with_columns(
         dst="src",
-        epoch="src_epoch",
         src=pl.col("src").shift(1).over("worker"),
         begin=pl.col("start_ns").shift(1).over("worker"),
     ).with_columns(observed=pl.col("start_ns") - pl.col("begin"), start_ns="begin")
     end, last = int(windows["end_ns"].max()), int(windows["epoch"].max())  # type: ignore[arg-type]
     sends_inside = sends.filter(pl.col("start_ns") <= end)
     open_gaps = (
-        sends_inside.group_by("worker")
+        sends_inside.join(_owing_at(run, end), on="worker", how="semi")
+        .group_by("worker")
         .agg(pl.col("src", "start_ns").last())
         .with_columns(dst=pl.lit(None, pl.Int64), epoch=pl.lit(last, pl.Int64), observed=end - pl.col("start_ns"))
     )
@@ -258,20 +267,30 @@ def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).filter(pl.col("epoch").is_in(windows["epoch"].implode()))
 
 
-def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least_workers: int) -> pl.DataFrame:
-    """Return the workers that sent progress to fewer than `least_workers` others in an epoch."""
+def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, *, to_all: bool) -> pl.DataFrame:
+    """Return the workers that are there throughout a round, and sent progress to too few that are as well."""
+    reached = sends.select("epoch", worker=worker_of("src"), to_worker=worker_of("dst")).unique()
+    asked = _with_progress(run, sends, windows)
+    most = len(run.workers) - 1
     workers = pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
-    sent = sends.group_by(worker=worker_of("src"), epoch="src_epoch").agg(
-        observed=worker_of("dst").n_unique().cast(pl.Int64)
+    suspects = (
+        _with_receivers(asked.select("epoch").join(workers, how="cross"), reached)
+        .filter(pl.col("observed") < (most if to_all else min(most, 1)))
+        .select("epoch")
+        .unique()
     )
-    epochs = windows.select("epoch", window_ns="start_ns")
+    # Mostly no worker is silent, and nobody's life needs to be known.
+    owing = _there_throughout(run, asked.join(suspects, on="epoch", how="semi"))
+    others = owing.group_by("epoch").agg(limit=pl.len().cast(pl.Int64) - 1)
+    if not to_all:
+        others = others.with_columns(pl.col("limit").clip(upper_bound=1))
+    counted = reached.join(owing, left_on=["epoch", "to_worker"], right_on=["epoch", "worker"], how="semi")
     below_limit = (
-        epochs.join(workers, how="cross")
-        .join(sent, on=["worker", "epoch"], how="left")
-        .with_columns(pl.col("observed").fill_null(0))
-        .filter(pl.col("observed") < least_workers)
+        _with_receivers(owing, counted if to_all else reached)
+        .join(others, on="epoch")
+        .filter(pl.col("observed") < pl.col("limit"))
+        .join(asked.select("epoch", window_ns="start_ns"), on="epoch")
     )
-    # Mostly no worker is silent, and no edge needs to be read.
     low, high = (below_limit["epoch"].min(), below_limit["epoch"].max()) if below_limit.height else (0, -1)
     last = (
         run.between("edges", low, high)  # type: ignore[arg-type]
@@ -284,11 +303,52 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least_workers:
     joined = below_limit.join(last, on=["worker", "epoch"], how="left")
     silent = shaped(joined, invariant=pl.lit("some_progress"), start_ns=pl.coalesce("start_ns", "window_ns"))
     return silent.with_columns(
-        joined["epoch"],
-        limit=pl.lit(least_workers, pl.Int64),
+        joined["epoch", "limit"],
         learned=pl.lit(value=False),
         unit=pl.lit("receivers"),
     )
+
+
+def _with_receivers(workers: pl.DataFrame, reached: pl.DataFrame) -> pl.DataFrame:
+    """Add to rows of workers in epochs how many each reached: ``observed``."""
+    counts = reached.group_by("epoch", "worker").agg(observed=pl.len().cast(pl.Int64))
+    return workers.join(counts, on=["epoch", "worker"], how="left").with_columns(pl.col("observed").fill_null(0))
+
+
+def _with_progress(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rounds from the first one on up to which anybody had sent progress: a log may hold none at all."""
+    if not sends.height or run.epochs_are_islands:
+        return windows if run.epochs_are_islands else windows.clear()
+    _, high = labels(run, windows["epoch"].to_numpy())
+    return windows.filter(pl.Series(high) >= sends["src_epoch"].min())
+
+
+def _owing_at(run: Run, t_ns: int) -> pl.DataFrame:
+    """Return who lives at an instant beside others, to whom it can send progress: ``worker``."""
+    if run.epochs_are_islands:
+        return pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
+    at = scan_near(run, [run.stretch(t_ns, t_ns, follows=t_ns > 0)], "touches")
+    across = at.filter(~IS_MESSAGE, pl.col("start_ns") <= t_ns, t_ns <= END)
+    alive = across.select(worker=worker_of("dst")).unique().collect()
+    return alive if alive.height > 1 else alive.clear()
+
+
+def _there_throughout(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
+    """Return who lives all through which rounds: ``epoch`` and ``worker``."""
+    workers = pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
+    if run.epochs_are_islands or not windows.height:
+        return windows.select("epoch").join(workers, how="cross")
+    lives = []
+    for part in run.stretches(run.windows(windows["epoch"].to_list())):
+        local = scan_near(run, part, "touches").filter(~IS_MESSAGE).select("dst", "start_ns", "duration_ns").collect()
+        edge, place = members(run, part, local, "touches")
+        shown = (local if edge is None else local[edge]).with_columns(
+            epoch=pl.Series([window.epoch for window in part], dtype=pl.Int64)[place]
+        )
+        lives.append(shown.group_by("epoch", worker=worker_of("dst")).agg(pl.col("start_ns").min(), end=END.max()))
+    known = pl.concat(lives).join(windows.select("epoch", opens_ns="start_ns", closes_ns="end_ns"), on="epoch")
+    is_there = (pl.col("start_ns") <= pl.col("opens_ns")) & (pl.col("end") >= pl.col("closes_ns"))
+    return known.filter(is_there).select("epoch", "worker").sort("epoch", "worker")
 
 
 def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from pag_graph.analyses.invariants import ANALYSIS, listed, progress_sends, viol
 from pag_graph.analyses.observations import KEY, SEEN
 from pag_graph.analyses.runner import with_epochs
 from pag_graph.analyses.view import View
+from pag_graph.graph.membership import first_label
 from pag_graph.model.live_tables import FROM
 
 if TYPE_CHECKING:
@@ -65,8 +66,9 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
     if not first or alone or since < first[0] or begins is None:
         since, memory = -(2**63), pl.DataFrame(schema=_SCHEMA)
         run, run_until, known_rounds = run.whole, run.whole.until(last), rounds(run.whole.until(last))
-    past = memory.filter(pl.col("epoch") < since)
-    observed, sent, later = _observed(past), _sent(past), progress_sends(run, since)
+    first_sent = first_label(run, since)
+    observed = _observed(memory.filter(pl.col("epoch") < since))
+    sent, later = _sent(memory.filter(pl.col("epoch") < first_sent)), progress_sends(run, first_sent)
     if _epochs_overlap(sent, later):
         return resume(run.whole, last, parameters, since, pl.DataFrame(schema=_SCHEMA))
     windows = known_rounds.filter(pl.col("epoch") >= since)
@@ -83,7 +85,8 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
         sends=pl.concat([_latest(sent), later]),
         past=observed,
     )
-    remembered = _memory(known_rounds, parameters, pl.concat([observed, new]), pl.concat([sent, later]))
+    sends = pl.concat([sent, later])
+    remembered = _memory(run_until, known_rounds, parameters, pl.concat([observed, new]), sends)
     return Resumed(since, listed(rows), remembered)
 
 
@@ -120,7 +123,11 @@ def _sent(memory: pl.DataFrame) -> pl.DataFrame:
 
 
 def _memory(
-    known_rounds: pl.DataFrame, parameters: InvariantsParameters, observed: pl.DataFrame, sends: pl.DataFrame
+    run: Run,
+    known_rounds: pl.DataFrame,
+    parameters: InvariantsParameters,
+    observed: pl.DataFrame,
+    sends: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return what is needed to go on as of any of the last epochs."""
     epochs = known_rounds["epoch"]
@@ -137,7 +144,9 @@ def _memory(
         value=pl.col("observed").cast(pl.String),
     )
     order = sends.filter(pl.col("src_epoch") <= last).sort("start_ns", "src")
-    of_epoch = order.with_columns(worker=worker_of("src"), of=pl.max_horizontal("src_epoch", pl.lit(first - 1)))
+    # Epochs without a row of their own count with the next row.
+    earlier = pl.col("src_epoch") < first_label(run, first)
+    of_epoch = order.with_columns(worker=worker_of("src"), of=pl.when(~earlier).then("src_epoch"))
     latest = of_epoch.unique(["worker", "of"], keep="last", maintain_order=True)
     sent = latest.select(
         part=pl.lit(_SENT),

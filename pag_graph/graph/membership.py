@@ -163,6 +163,52 @@ def labels(run: Run, epochs: I64) -> tuple[I64, I64]:
     return low[rows], high[rows]
 
 
+def first_label(run: Run, epoch: int) -> int:
+    """Say from which epoch on events are counted with an epoch's row or a later one.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    epoch
+        Any number.
+
+    Returns
+    -------
+    int
+        The first epoch after the row before it.
+    """
+    if run.epochs_are_islands:
+        return epoch
+    removed = run.info.removed
+    before = run.epochs.filter(pl.col("epoch") < epoch)["epoch"].max()
+    if before is None and removed is not None:
+        before = removed.last_epoch
+    return int(np.iinfo(np.int64).min) if before is None else min(epoch, int(before) + 1)  # type: ignore[arg-type]
+
+
+def rows_of(run: Run, epochs: I64, of_events: I64) -> I64:
+    """Say which of some epochs with a window the epochs of events are counted with.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    epochs
+        Numbers of epochs with rows in the table `epochs`: at least one, ascending unless epochs are islands.
+    of_events
+        Epochs that events carry.
+
+    Returns
+    -------
+    array of int
+        Per event: the place among `epochs`, or -1 where it is counted with none of them.
+    """
+    if run.epochs_are_islands:
+        return places(epochs, of_events)
+    return _range_of(of_events, *labels(run, epochs))
+
+
 def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> tuple[I64 | None, I64]:
     """Say which edges belong to which of some windows.
 
@@ -183,10 +229,8 @@ def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: B
     # Just looking into a store needs no compiler.
     from pag_graph.kernels.arranging import spread
 
-    if run.epochs_are_islands:
-        return None, places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
-    if belongs == "labels" and windows[0].epoch is not None:
-        return None, _range_of(edges["epoch"].to_numpy(), *labels(run, epochs_of(windows)))
+    if run.epochs_are_islands or (belongs == "labels" and windows[0].epoch is not None):
+        return None, rows_of(run, epochs_of(windows), edges["epoch"].to_numpy())
     start = edges["start_ns"].to_numpy()
     end = start + edges["duration_ns"].to_numpy()
     after, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))

@@ -71,9 +71,20 @@ def test_progress_of_every_worker_and_gaps_between(pag: Fixture) -> None:
     assert found(run.invariants(learn=False, progress_max_ns=1002)) == []
 
 
-def test_a_silent_worker_is_told(pag: Fixture) -> None:
-    run = pag(50, 50, 50)
-    run.run.workers = [0, 1, 2]
+@pytest.fixture
+def drawn(tmp_path: Path) -> Callable[..., Any]:
+    def run(*logs: str) -> Any:
+        place = tmp_path / str(len(list(tmp_path.iterdir())))
+        draw(*logs).write(place / "trace")
+        api.build(place / "trace", place / "store", engine="local")
+        return api.open(place / "store")
+
+    return run
+
+
+def test_a_silent_worker_is_told(drawn: Fixture) -> None:
+    # The third one is in the table of workers, and logged nothing.
+    run = drawn(*epochs(50, 50, 50), "")
     rows = [row for row in found(run.invariants(learn=False)) if row[2] == 1]
     assert rows == [("some_progress", False, 1, 2, None, 0, 1)]
     rows = [row for row in found(run.invariants(learn=False, progress_to_all=True)) if row[2] == 1]
@@ -82,6 +93,62 @@ def test_a_silent_worker_is_told(pag: Fixture) -> None:
         ("some_progress", False, 1, 1, None, 1, 2),
         ("some_progress", False, 1, 2, None, 0, 2),
     ]
+
+
+def silent(table: Any) -> list[tuple[Any, ...]]:
+    return [row[2:4] + row[5:] for row in found(table) if row[0] == "some_progress"]
+
+
+def test_workers_that_have_left_or_are_not_born_yet_owe_no_progress(drawn: Fixture) -> None:
+    sender, receiver = epochs(50, 50, 50, 50, 50)
+    # Worker 2 leaves in epoch 1, and worker 3 is born in epoch 3.
+    leaves = "0 start 1 | 5 stop 1 | 1001 end | 1500 exit"
+    born = "3500 start 1 ~3 | 3600 stop 1 | 4009 end | 5011 end"
+    run = drawn(sender.replace("3016 send", "3010 spawn 3 | 3016 send"), receiver, leaves, born)
+    assert silent(run.invariants(learn=False)) == [(4, 3, 0, 1)]
+    # The others sent no progress to it, as it was born before the last epoch began.
+    to_all = silent(run.invariants(learn=False, progress_to_all=True))
+    assert to_all == [(4, 0, 1, 2), (4, 1, 1, 2), (4, 3, 0, 2)]
+
+
+def test_the_time_after_a_workers_end_is_no_gap_in_its_progress(drawn: Fixture) -> None:
+    first = "0 psend 9 #0 | 10 precv 9<1 #0 | 100 end | 190 psend 9 #1 | 200 end"
+    second = "0 psend 9 #0 | 10 precv 9<0 #0 | 100 end | 195 precv 9<0 #1 | 200 end"
+    ends = "0 psend 9 #0 | 10 precv 9<0 #0 | 100 end | 120 exit"
+
+    def gaps(*logs: str) -> list[tuple[Any, ...]]:
+        rows = found(drawn(*logs).invariants(learn=False, progress_max_ns=150))
+        return [row[2:6] for row in rows if row[0] == "progress_max"]
+
+    assert gaps(first, second, ends) == [(1, 1, None, 200), (1, 0, None, 190)]
+    # One that is alone has nobody to send progress to.
+    assert gaps(first, ends) == []
+
+
+def test_who_has_reached_one_that_owes_nothing_has_not_reached_all(drawn: Fixture) -> None:
+    # Worker 0 sends progress to worker 2, which leaves, and not to worker 1.
+    first = "0 psend 9 #0 | 10 end | 20 psend 9 #1 | 30 precv 9<1 #1 | 100 end"
+    second = "0 psend 9 #0 | 5 precv 9<0 #0 | 10 end | 25 psend 9 #1 | 100 end"
+    leaves = "0 psend 9 #0 | 10 end | 40 precv 9<0 #1 | 50 exit"
+    run = drawn(first, second, leaves)
+    assert silent(run.invariants(learn=False, progress_to_all=True)) == [(1, 0, 0, 1)]
+    assert silent(run.invariants(learn=False)) == []
+
+
+def test_where_the_log_holds_no_progress_nobody_owes_any(drawn: Fixture) -> None:
+    run = drawn(*("0 start 1 | 90 stop 1 | 100 end | 110 start 1 | 190 stop 1 | 200 end",) * 2)
+    assert silent(run.invariants(learn=False)) == []
+
+
+def test_progress_of_epochs_without_a_row_counts_in_the_row_that_stands_for_them(drawn: Fixture) -> None:
+    # Nobody ends epoch 1: its events count in epoch 2.
+    first = "0 psend 9 #0 | 100 end | 110 psend 9 #1 | 150 precv 9<1 #1 | 200 end ~2"
+    second = "0 psend 9 #0 | 10 precv 9<0 #0 | 100 end | 120 psend 9 #1 | 150 precv 9<0 #1 | 200 end ~2"
+    run = drawn(first, second)
+    assert run.run.epochs["epoch"].to_list()[:2] == [0, 2]
+    assert silent(run.invariants(learn=False)) == []
+    gaps = [row[2:6] for row in found(run.invariants(learn=False, progress_max_ns=100)) if row[0] == "progress_max"]
+    assert gaps == [(2, 0, None, 110)]
 
 
 def test_learned_limits_are_the_median_and_the_mad_of_earlier_epochs(pag: Fixture) -> None:
