@@ -88,7 +88,7 @@ class AnalysisMethods:
         message_share
             A message is slow if it takes at least this share of the median round.
         baseline
-            Learn from this many earlier rounds what is usual; 0 for none.
+            Learn from this many earlier rounds what is usual, at least 5; 0 for none.
         unknown
             Nothing: an error, as a method has no other arguments.
 

@@ -97,7 +97,7 @@ class Evidence:
     message_share: float
     """Share of the median round from which on a message is slow."""
     baseline: int
-    """Earlier rounds to learn limits from."""
+    """Earlier rounds to learn limits from, `FEWEST` at least; 0 for none."""
 
     @property
     def window(self) -> Window:
@@ -257,8 +257,12 @@ class Evidence:
         if not self.is_round:
             return []
         run, epoch = self.snapshot.run, self.window.epoch
-        parameters = invariants.InvariantsParameters(message_max_ns=self.slow_message_ns, learn=self.baseline > 0)
         round_epochs = rounds(run).filter(pl.col("epoch") <= epoch)["epoch"].to_list()[-self.baseline - 1 :]
+        parameters = invariants.InvariantsParameters(
+            message_max_ns=self.slow_message_ns,
+            learn=self.baseline > 0,
+            over=max(len(round_epochs) - 1, invariants.FEWEST),
+        )
         windows = [run.window(epoch=number) for number in round_epochs]
         parts = [
             with_epochs(invariants.ANALYSIS.table(View(run=run, windows=part), parameters), part)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _PROGRESS = str(ActivityType.PROGRESS_MESSAGE)
 _SIGMA = 1.4826
 """A normal distribution's standard deviation over its MAD."""
+FEWEST = 5
+"""Earlier epochs that a limit is learned from, at least, unless somebody asks for fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class InvariantsParameters:
     ] = 6.0
     tolerance: Annotated[float, "Learned limit: at least this share of the median above the median."] = 0.25
     least_ns: Annotated[int, "Learned limit: at least this many ns above the median; less is noise."] = 1_000
-    at_least: Annotated[int, "Learned limit: needs at least this many earlier epochs."] = 5
+    at_least: Annotated[int, "Learned limit: needs at least this many earlier epochs."] = FEWEST
     over: Annotated[int, "Learned limit: looks at this many of the latest earlier epochs."] = 20
 
     def __post_init__(self) -> None:

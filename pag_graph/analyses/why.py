@@ -13,6 +13,7 @@ import polars as pl
 
 from pag_graph.analyses.definition import Chart, ReportAnalysis
 from pag_graph.analyses.evidence import ALARMING, Cause, Evidence
+from pag_graph.analyses.invariants import FEWEST
 from pag_graph.analyses.reports import Report
 from pag_graph.analyses.statements import label, statements
 from pag_graph.errors import InvalidParameterError
@@ -51,7 +52,7 @@ class WhyParameters:
     ] = 1.5
     notable: Annotated[float, "Something is called a cause if it makes up at least this share of the time."] = 0.25
     message_share: Annotated[float, "A message is slow if it takes at least this share of the median round."] = 0.1
-    baseline: Annotated[int, "Learn from this many earlier rounds what is usual; 0 for none."] = 20
+    baseline: Annotated[int, "Learn from this many earlier rounds what is usual, at least 5; 0 for none."] = 20
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -68,8 +69,8 @@ class WhyParameters:
             message = f"above is {self.above}, and must be at least 1."
         elif not (0 < self.notable <= 1 and 0 < self.message_share <= 1):
             message = f"notable is {self.notable} and message_share is {self.message_share}; both are shares, up to 1."
-        elif self.baseline < 0:
-            message = f"baseline is {self.baseline}, and must not be negative."
+        elif self.baseline != 0 and self.baseline < FEWEST:
+            message = f"baseline is {self.baseline}, and must be at least {FEWEST}, or 0 for none."
         if message:
             raise InvalidParameterError(message, "why(lines=30, above=1.5, notable=0.25)")
 

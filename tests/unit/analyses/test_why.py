@@ -11,7 +11,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.analyses import find_analysis
-from pag_graph.analyses.evidence import Cause
+from pag_graph.analyses.evidence import Cause, Evidence
 from pag_graph.analyses.why import Why, WhyParameters
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import InvalidParameterError
@@ -212,6 +212,19 @@ def test_shares_and_times_are_those_of_the_analyses(skewed: Pag) -> None:
     assert balance["time_ns"] == change.saved_ns
 
 
+@pytest.mark.parametrize(("baseline", "limit"), [(0, None), (5, None), (20, None), (35, 12_498), (10**12, 12_498)])
+def test_all_rounds_that_are_asked_for_say_what_is_usual(tmp_path: Path, baseline: int, limit: int | None) -> None:
+    """More than 20 were read, and the latest 20 of them looked at. The median of 35 is 9,999 ns."""
+    ends, events = 0, ["0 end"]
+    for length in [10_000] * 20 + [30_000] * 15 + [35_000]:
+        begins, ends = ends, ends + length
+        events.append(f"{begins + 1} start 1 | {ends - 1} stop 1 | {ends} end")
+    pag = drawn(tmp_path, " | ".join(events))
+    evidence = Evidence(snapshot=pag.snapshot(epoch=36), above=1.5, notable=0.25, message_share=0.1, baseline=baseline)
+    learned = [row for row in evidence.violations if row["learned"] and row["invariant"] == "epoch_max"]
+    assert [row["limit"] for row in learned] == ([] if limit is None else [limit])
+
+
 def test_a_wait_without_rounds_to_compare_with(tmp_path: Path) -> None:
     sender = "0 start 1 | 70 send 3>1 #0 *8 | 80 stop 1 | 120 end"
     waiter = "0 start 2 | 5 stop 2 | 6 park | 75 unpark | 76 start 2 | 77 recv 3<0 #0 *8 | 110 stop 2 | 120 end"
@@ -286,6 +299,9 @@ def test_the_file_with_the_report_has_everything_in_it(skewed: Pag) -> None:
         {"notable": 1.5},
         {"message_share": 0.0},
         {"baseline": -1},
+        # Nothing was learned from so few.
+        {"baseline": 1},
+        {"baseline": 4},
     ],
 )
 def test_parameters_out_of_range_are_refused(wrong: dict[str, float]) -> None:
