@@ -206,7 +206,7 @@ class Following:
         self._source, self._store, self._replace = source, store.absolute(), replace
         self._rules, self._parameters = rules, parameters
         at_work = min(DEFAULT_SLICE_EVENTS, max(memory_bytes // EVENT_BYTES, FEWEST_EVENTS))
-        self._slice_events = slice_events or at_work
+        self._slice_events, self._portion = slice_events or at_work, at_work
         self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
         self._derive, self._keep, self._memory = derive, keep or Keep(), memory_bytes
@@ -278,7 +278,9 @@ class Following:
                 settle_ns=self._settle_ns,
             )
             held.callback(follower.close)
-            yield from self._follow(follower, Tail(self._source, follower.done, memory=self._memory))
+            yield from self._follow(
+                follower, Tail(self._source, follower.done, memory=self._memory, portion=self._portion)
+            )
 
     def _follow(self, follower: Follower, tail: Tail) -> Iterator[Committed]:
         heard = committed = time.monotonic()
@@ -337,7 +339,7 @@ class Following:
         if tail.complete and self._until.complete:
             return "complete"
         # There are files behind a missing one; they are read once it is no longer waited for.
-        if self._until.idle_s is not None and idle_s >= self._until.idle_s and not tail.awaited:
+        if self._until.idle_s is not None and idle_s >= self._until.idle_s and not (tail.awaited or tail.waiting):
             return "idle"
         return None
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
+from collections import deque
+from dataclasses import replace
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -25,7 +28,7 @@ from pag_graph.store.trace import Trace
 from pag_graph.store.trace_files import EVENTS, META, NUMBERED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pag_graph.store.event_files import EventFile
@@ -81,6 +84,8 @@ class Tail:
         Bytes of rows that are kept in memory; what is beyond them is read again where it is asked for.
     give_up_ns
         For how long to wait for a file whose successors are there.
+    portion
+        Once so many rows are read that `forget` has not been told of, files wait; all are read where it is absent.
     """
 
     def __init__(
@@ -90,8 +95,9 @@ class Tail:
         *,
         memory: int = MEMORY_BYTES,
         give_up_ns: int = GIVE_UP_NS,
+        portion: int | None = None,
     ) -> None:
-        self._root, self._memory, self._give_up_ns = root, memory, give_up_ns
+        self._root, self._memory, self._give_up_ns, self._portion = root, memory, give_up_ns, portion
         self._done = dict(done or {})
         self._stamps: tuple[object, ...] = ()
         self._contradictions = 0
@@ -101,6 +107,11 @@ class Tail:
         self._newest: dict[str, Newest] = {}
         self._worker_of: dict[str, int] = {}
         self._awaited: dict[str, Awaited] = {}
+        self._waiting: dict[str, deque[str]] = {}
+        self._heads: list[tuple[int, str]] = []
+        self._begins: dict[int, int] = {}
+        self._inspected: dict[str, Newest] = {}
+        self._fresh = 0
         self._folder: tuple[int, int] | None = None
         self._looks = 0
         self._gaps: Gaps | None = None
@@ -115,6 +126,16 @@ class Tail:
     @property
     def complete(self) -> bool:
         """Whether the source has ended, and all of it was read."""
+        return self._ended and not self._waiting
+
+    @property
+    def waiting(self) -> bool:
+        """Whether files are there that were not read, because a portion is full."""
+        return bool(self._waiting)
+
+    @property
+    def _ended(self) -> bool:
+        """Whether the source has ended."""
         return self._trace is not None and self._trace.meta.complete
 
     @property
@@ -139,7 +160,9 @@ class Tail:
         return known[-1].first_row + known[-1].rows if known else 0
 
     def look(self, now_ns: int) -> bool:
-        """Read what has come since the last look.
+        """Read what has come since the last look, or as much of it as makes a portion.
+
+        Of several workers, the one is read on whose log is behind the others, so that all get on together.
 
         Parameters
         ----------
@@ -163,8 +186,9 @@ class Tail:
             return False
         before = self.rows
         # In this order: what is complete is all there.
-        for name in self._new_files(now_ns):
-            self._take(name, now_ns)
+        self._notice(now_ns)
+        while self._waiting and (self._portion is None or self._fresh < self._portion):
+            self._take(self._next(), now_ns)
         return described or self.rows > before
 
     def arrival(self, worker: int, t_own: int) -> Arrival | None:
@@ -223,7 +247,7 @@ class Tail:
             findings = pa.concat_tables([known.findings, *(self._gaps.findings() if self._gaps else ())])
         return GrowingTrace(
             path=self._root,
-            meta=known.meta,
+            meta=replace(known.meta, complete=self.complete),
             operators=known.operators,
             channels=known.channels,
             workers=known.workers,
@@ -233,7 +257,7 @@ class Tail:
         )
 
     def forget(self, done: Mapping[int, int]) -> None:
-        """Let go of rows that are done.
+        """Let go of rows that are done, and begin another portion.
 
         Parameters
         ----------
@@ -241,6 +265,7 @@ class Tail:
             Per worker: how many of its first rows; the last of them is kept.
         """
         self._done |= done
+        self._fresh = 0
         for worker, known in self._chunks.items():
             first = self._done.get(worker, 0) - 1
             kept = [chunk for chunk in known[:-1] if chunk.first_row + chunk.rows > first]
@@ -281,21 +306,20 @@ class Tail:
 
     # --- Files of events ----------------------------------------------------------------------------------------------
 
-    def _new_files(self, now_ns: int) -> list[str]:
-        """Return the names of files that have come, those of a worker in the order of its log."""
+    def _notice(self, now_ns: int) -> None:
+        """Let files wait that have come, those of a worker in the order of its log."""
         folder = self._root / EVENTS
         self._give_up(now_ns)
-        found = list(self._probed(folder))
+        none_came = self._wait(self._probed(folder)) == 0
         self._looks += 1
         lacking = self._trace is not None and len(self._arrivals) < self._trace.meta.workers
         stamp = _stamp(folder)
-        due = lacking or (not found and self._looks % _LOOKS_PER_LIST == 0)
-        if stamp is not None and (self.complete or (due and stamp != self._folder)):
+        due = lacking or (none_came and self._looks % _LOOKS_PER_LIST == 0)
+        if stamp is not None and (self._ended or (due and stamp != self._folder)):
             # A folder that changed just now may change again without another time.
             self._folder = stamp if now_ns - stamp[1] > _TICK_NS else None
-            found += self._listed(folder, now_ns)
-            found += self._probed(folder)
-        return found
+            self._wait(self._listed(folder, now_ns))
+            self._wait(self._probed(folder))
 
     def _give_up(self, now_ns: int) -> None:
         """Go on behind files that did not come for so long that they are missing; the numbers of events tell so too."""
@@ -315,7 +339,13 @@ class Tail:
                 there = (folder / (name := f"{stem}{after:0{width}}.parquet")).exists()
                 newest = self._newest.get(stem)
                 # In this order: what the last one has when the next one is there is all that it ever has.
-                if after == number and newest is not None and _stamp(folder / newest.name) != newest.stamp:
+                waits = newest is not None and newest.name == next(iter(self._waiting.get(stem, ())), None)
+                if (
+                    after == number
+                    and newest is not None
+                    and not waits
+                    and _stamp(folder / newest.name) != newest.stamp
+                ):
                     yield newest.name
                 if not there:
                     break
@@ -331,12 +361,12 @@ class Tail:
             numbered = NUMBERED.fullmatch(name)
             if not name.endswith(".parquet") or name in self._taken:
                 continue
-            if numbered is None or self.complete or numbered[1] not in self._series:
+            if numbered is None or self._ended or numbered[1] not in self._series:
                 self._taken.add(name)
                 yield name
             if numbered is not None and numbered[1] not in self._series:
                 self._series[numbered[1]] = (int(numbered[2]) + 1, len(numbered[2]))
-            elif numbered is not None and not self.complete:
+            elif numbered is not None and not self._ended:
                 self._await(numbered[1], int(numbered[2]), now_ns)
 
     def _await(self, stem: str, later: int, now_ns: int) -> None:
@@ -346,19 +376,57 @@ class Tail:
         if later > number and stem in self._worker_of and (known is None or known.number != number):
             self._awaited[stem] = Awaited(number, later, self._worker_of[stem], now_ns)
 
+    def _wait(self, names: Iterable[str]) -> int:
+        """Let files wait until they are read, behind the earlier ones of their series; returns how many."""
+        count = 0
+        for name in names:
+            numbered = NUMBERED.fullmatch(name)
+            stem = numbered[1] if numbered else ""
+            self._waiting.setdefault(stem, deque()).append(name)
+            if len(self._waiting[stem]) == 1:
+                heappush(self._heads, (self._into_log(name), stem))
+            count += 1
+        return count
+
+    def _next(self) -> str:
+        """Return the file to be read next: of several workers, the one is read on whose log is behind the others."""
+        _, stem = heappop(self._heads)
+        name = self._waiting[stem].popleft()
+        if self._waiting[stem]:
+            heappush(self._heads, (self._into_log(self._waiting[stem][0]), stem))
+        else:
+            del self._waiting[stem]
+        return name
+
+    def _into_log(self, name: str) -> int:
+        """Return how long after the beginning of its worker's log a file begins; 0 where its footer does not tell."""
+        groups = self._inspect(name).file.groups
+        if not groups or groups[0] is None:
+            return 0
+        return groups[0].t_min - self._begins.setdefault(groups[0].worker, groups[0].t_min)
+
+    def _inspect(self, name: str) -> Newest:
+        """Look at the footer of a file, again only where the file changed."""
+        path = self._root / EVENTS / name
+        # In this order: a file that takes its place meanwhile has another stamp.
+        stamp, known = _stamp(path), self._inspected.get(name)
+        if known is None or known.stamp != stamp:
+            known = self._inspected[name] = Newest(name, stamp, inspect(self._root, f"{EVENTS}/{name}", path.stat()))
+        return known
+
     def _take(self, name: str, now_ns: int) -> None:
         """Read a file, or what has come to the last one of its series since it was read."""
         trace, path = self._trace, self._root / EVENTS / name
         if trace is None:
             return
-        # In this order: a file that takes its place meanwhile has another stamp.
-        stamp, published = _stamp(path), path.stat().st_mtime_ns
-        file = inspect(self._root, f"{EVENTS}/{name}", path.stat())
+        newest = self._inspect(name)
+        del self._inspected[name]
+        file, published = newest.file, now_ns if newest.stamp is None else newest.stamp[1]
         numbered = NUMBERED.fullmatch(name)
         known = self._newest.get(numbered[1]) if numbered else None
         before = known.file if known is not None and known.name == name else None
         if numbered:
-            self._newest[numbered[1]] = Newest(name, stamp, file)
+            self._newest[numbered[1]] = newest
         first = len(before.groups) if before else 0
         if before is not None and (file.groups[:first], file.numbers[:first]) != (before.groups, before.numbers):
             message = f"{path} does not begin any more with what was read of it."
@@ -387,6 +455,7 @@ class Tail:
                 hint = "Number the files of a worker in the order of its log."
                 raise TraceFormatError(message, hint, {"file": str(path), "worker": worker})
             first_row = self.rows_of(worker)
+            self._fresh += max(0, rows - max(0, self._done.get(worker, 0) - first_row))
             chunk = Chunk(file.name, group, offset, rows, first_row, t_min, t_max)
             if worker in seen:
                 arrivals[-1] = arrivals[-1]._replace(t_max=t_max)

@@ -35,8 +35,8 @@ FOLLOWED = settings(max_examples=5_000 if PROVE else 12)
 class Watched:
     """A follower that is driven by hand, and restarted at will; what it commits is compared with what it did before."""
 
-    def __init__(self, source: Path, store: Path, slice_events: int) -> None:
-        self.source, self.store, self.slice_events = source, store, slice_events
+    def __init__(self, source: Path, store: Path, slice_events: int, portion: int | None) -> None:
+        self.source, self.store, self.slice_events, self.portion = source, store, slice_events, portion
         self.rows: Counter[str] = Counter()
         self.fingerprint: dict[int, int] = {}
         self.closed: list[int] = []
@@ -47,7 +47,7 @@ class Watched:
         """Begin, or go on from what is committed, as a process does that knows nothing."""
         kept = open_store(self.store) if (self.store / "epochs").exists() else None
         self.follower = Follower(self.store, kept, slice_events=self.slice_events)
-        self.tail = Tail(self.source, self.follower.done)
+        self.tail = Tail(self.source, self.follower.done, portion=self.portion)
 
     def step(self, *, commit: bool, show: bool = False) -> None:
         """Look, fold, and commit if an epoch was closed."""
@@ -82,7 +82,7 @@ class Watched:
 def follow_anyhow(trace: SmallTrace, place: Path, slice_events: int, data: st.DataObject) -> Watched:
     """Write a trace in random portions, workers in any order, follow it, and restart the follower now and then."""
     growing = GrowingTrace(trace, place / "trace", joined=data.draw(st.sampled_from((1, 3, 20))))
-    watched = Watched(growing.path, place / "store", slice_events)
+    watched = Watched(growing.path, place / "store", slice_events, data.draw(st.sampled_from((None, 1, 20))))
     moves = st.tuples(st.integers(0, trace.workers - 1), st.integers(1, 12), st.sampled_from("wwwcccs r"))
     for worker, rows, then in data.draw(st.lists(moves, max_size=40)):
         growing.write(worker, min(growing.rows[worker] + rows, len(trace.events[worker])))
@@ -91,6 +91,9 @@ def follow_anyhow(trace: SmallTrace, place: Path, slice_events: int, data: st.Da
         elif then != "w":
             watched.step(commit=then == "c")
     growing.finish()
+    watched.tail.look(now_ns=0)
+    while not watched.tail.complete:
+        watched.step(commit=data.draw(st.booleans()))
     watched.step(commit=True, show=True)
     return watched
 

@@ -90,6 +90,24 @@ def test_epochs_are_committed_as_they_close(tmp_path: Path) -> None:
     assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
 
 
+def test_what_has_piled_up_is_committed_portion_by_portion(tmp_path: Path) -> None:
+    growing = GrowingTrace.of(pag_graph.samples.path("bfs"), tmp_path / "trace")
+    files = 40
+    for number in range(1, files):
+        for worker, rows in enumerate((32_866, 31_012)):
+            growing.write(worker, rows * number // files)
+    growing.finish()
+    # So little memory: 20,000 events at a time.
+    following = Following(growing.path, tmp_path / "store", commit_every_s=0, memory_bytes=1)
+    commits = list(following.commits())
+    assert following.report.ending == "complete"
+    assert len(commits) == 4
+    closed = [len(commit.closed) for commit in commits[:3]]
+    assert max(closed) < 2 * min(closed)
+    api.build(growing.path, tmp_path / "once", engine="local")
+    assert differences(committed(tmp_path / "store"), committed(tmp_path / "once")) == ""
+
+
 @pytest.mark.parametrize(("settle_s", "waits"), [(1, True), (0, False)])
 def test_epochs_are_answered_when_their_messages_are_read(tmp_path: Path, settle_s: float, waits: bool) -> None:  # noqa: FBT001
     growing = GrowingTrace(late_reads(8, sent=1, read=4), tmp_path / "trace")

@@ -120,6 +120,76 @@ def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
     assert tail.trace().findings.num_rows == 0
 
 
+def test_a_file_may_grow_and_have_successors_at_the_end(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace", joined=3)
+    growing.write_until(1)
+    tail = Tail(growing.path)
+    tail.look(0)
+    for epoch in range(2, 8):
+        growing.write_until(epoch)
+    growing.finish()
+    tail.look(0)
+    assert tail.rows == sum(growing.rows)
+
+
+@pytest.mark.parametrize("joined", [1, 3])
+def test_what_is_more_than_a_portion_waits(tmp_path: Path, joined: int) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace", joined=joined)
+    tail = Tail(growing.path, portion=1)
+    for epoch in range(8):
+        growing.write_until(epoch)
+        if epoch == 1:
+            tail.look(0)
+            assert tail.waiting
+    growing.finish()
+    tail.forget({})
+    ahead = []
+    while not tail.complete:
+        rows = tail.rows
+        assert tail.look(0)
+        # A file is read, and nothing else before that portion is done.
+        assert 0 < tail.rows - rows < sum(growing.rows) / 4
+        assert not tail.look(0)
+        assert tail.trace().meta.complete == tail.complete
+        tail.forget({})
+        ahead.append(tail.rows_of(0) - tail.rows_of(1))
+    # The workers get on together.
+    assert max(map(abs, ahead)) < max(growing.rows) / 2
+    log, whole = tail.log(), TraceLog.index(Trace.open(growing.path))
+    assert log is not None
+    for worker in (0, 1):
+        assert log.rows_of(worker) == whole.rows_of(worker)
+        assert log.read(worker, 0, log.rows_of(worker), ["seq", "t_ns"]) == whole.read(
+            worker, 0, whole.rows_of(worker), ["seq", "t_ns"]
+        )
+
+
+def test_two_series_of_one_worker_are_read_in_the_order_of_its_log(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    for epoch in range(8):
+        growing.write_until(epoch)
+    growing.finish()
+    events = growing.path / EVENTS
+    for number in range(4, len(list(events.glob("worker-0000001-*")))):
+        name = f"worker-0000001-{number:07}.parquet"
+        (events / name).rename(events / name.replace("1-", "1-later-"))
+    tail = Tail(growing.path, portion=1)
+    while not tail.complete:
+        tail.look(0)
+        tail.forget({})
+    assert tail.rows == Trace.open(growing.path).rows
+
+
+def test_a_follower_that_goes_on_counts_only_what_is_new(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    for epoch in range(8):
+        growing.write_until(epoch)
+    rows = list(growing.rows)
+    tail = Tail(growing.path, {worker: count - 1 for worker, count in enumerate(rows)}, portion=2)
+    tail.look(0)
+    assert tail.rows == sum(rows)
+
+
 def test_a_file_that_changes_is_refused(tmp_path: Path) -> None:
     growing = GrowingTrace(rounds(8), tmp_path / "trace", joined=3)
     growing.write_until(3)
