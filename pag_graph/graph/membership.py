@@ -209,6 +209,28 @@ def rows_of(run: Run, epochs: I64, of_events: I64) -> I64:
     return _range_of(of_events, *labels(run, epochs))
 
 
+def counted_epoch(run: Run) -> pl.Expr:
+    """Return the epoch whose row stands for the one in the column ``epoch``.
+
+    Parameters
+    ----------
+    run
+        Any run.
+
+    Returns
+    -------
+    Expr
+        Int64; null where there is no such row.
+    """
+    known = run.epochs["epoch"].to_numpy()
+
+    def with_row(column: pl.Series) -> pl.Series:
+        row = rows_of(run, known, column.to_numpy())
+        return pl.Series(known[row]).set(pl.Series(row < 0), None)
+
+    return pl.col("epoch").map_batches(with_row, return_dtype=pl.Int64)
+
+
 def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> tuple[I64 | None, I64]:
     """Say which edges belong to which of some windows.
 

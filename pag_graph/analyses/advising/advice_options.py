@@ -242,9 +242,9 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
         for operator in best.operators:
             after.update(threads.left(operator))
             new_threads_behind = best.new_threads if len(best.operators) == 1 else 1
-            after.update(
-                {len(after) + number: share for number, share in enumerate(threads.taken(operator, new_threads_behind))}
-            )
+            taken = threads.taken(operator, new_threads_behind)
+            # Not all workers need be there in the window: numbers after the highest are nobody's.
+            after.update(enumerate(taken, max(after) + 1))
     return Plan(
         rows=busy,
         options=options,

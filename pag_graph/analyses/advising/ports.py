@@ -19,6 +19,7 @@ from pag_graph.analyses.advising.port_search import Threads
 from pag_graph.analyses.advising.thread_work import RUNTIME, Bounds, ThreadWork, local_rows
 from pag_graph.analyses.operator_choice import operators_called
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.membership import counted_epoch
 from pag_graph.model.enums import ActivityType
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def read_traffic(run: Run, window: Window) -> Traffic:
     data = run.scan("traffic").filter(pl.col("type") == str(ActivityType.DATA_MESSAGE)).drop_nulls("channel").collect()
     remote = data.filter(pl.col("from_worker") != pl.col("to_worker"))
     rounds = run.epochs.filter(pl.col("end_ns") > window.start_ns, pl.col("start_ns") < window.end_ns)["epoch"]
-    shown = data.filter(pl.col("epoch").is_between(rounds.min(), rounds.max())) if rounds.len() else data.clear()
+    shown = data.filter(counted_epoch(run).is_in(rounds.implode()))
     counts = shown.group_by("channel", "to_worker").agg(pl.col("records").sum(), lost=pl.col("records").is_null().any())
     records = {(row["channel"], row["to_worker"]): row["records"] for row in counts.to_dicts() if not row["lost"]}
     return Traffic(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pag_graph.graph.membership import counted_epoch
 from pag_graph.model.enums import ActivityType
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def data_traffic(run: Run) -> pl.LazyFrame:
     Returns
     -------
     LazyFrame
-        Rows of `PAG_TRAFFIC`.
+        Rows of `PAG_TRAFFIC`; the epoch is that of the row of `epochs` that stands for it.
 
     Raises
     ------
@@ -59,6 +60,7 @@ def data_traffic(run: Run) -> pl.LazyFrame:
         .join(channels, on="channel", how="left")
         .filter(~pl.col("data").fill_null("").str.starts_with(PREFIX))
         .drop("data")
+        .with_columns(epoch=counted_epoch(run))
     )
 
 

@@ -30,6 +30,7 @@ from pag_graph.analyses.rescaling.latencies import (
 from pag_graph.analyses.rescaling.operations import births_of, check_spawned, marks_of, operations
 from pag_graph.analyses.rescaling.routing import read_moves, routing, state_sizes
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.graph.membership import counted_epoch
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.rescaling_tables import RESCALE_TABLES
@@ -245,7 +246,7 @@ class Rescaling(Report):
         nothing: dict[str, float | None] = {"messages_per_record": None, "progress_per_epoch": None}
         if not self.run.has_traffic or not epochs:
             return nothing
-        rows = self.run.scan("traffic").filter(pl.col("epoch").is_in(epochs)).collect()
+        rows = self.run.scan("traffic").filter(counted_epoch(self.run).is_in(epochs)).collect()
         counts = records_of(self.run, epochs)
         records = None if None in counts else sum(count or 0 for count in counts)
         progress = int(rows.filter(pl.col("type") == str(ActivityType.PROGRESS_MESSAGE))["messages"].sum())

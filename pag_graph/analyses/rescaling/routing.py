@@ -125,15 +125,20 @@ def routing(run: Run, number: int, course: Course, epochs: Epochs, moves: list[M
     Returns
     -------
     list of dict
-        Rows of `RESCALE_ROUTING`, for channels on which a record ever changed the worker; none where latencies did not
-        settle. What a worker sends to itself is counted. O(rows of the table `traffic`).
+        Rows of `RESCALE_ROUTING`, for channels on which a record ever changed the worker, and that carried some before
+        and after; none where latencies did not settle. What a worker sends to itself is counted. O(rows of the table
+        `traffic`).
     """
     parts = {}
     for name, phase in (("before_records", BEFORE), ("after_records", AFTER)):
         chosen = epochs.epoch[course.places(epochs, phase)].tolist()
         parts[name] = _read(run, chosen).rename({"records": name})
-    if not all(part.height for part in parts.values()):
-        return []
+    # A channel that nobody read on one of the sides has no shares there.
+    before, after = parts.values()
+    parts = {
+        name: part.join(other.select("channel").unique(), on="channel", how="semi", nulls_equal=True)
+        for (name, part), other in zip(parts.items(), (after, before), strict=True)
+    }
     joined = parts["before_records"].join(
         parts["after_records"], on=["channel", "to_worker"], how="full", coalesce=True, nulls_equal=True
     )

@@ -287,6 +287,29 @@ def test_what_another_worker_did_counts_once_its_step_is_over(tmp_path: Path) ->
     assert found.told(np.array([0, 0, 1, 1]), np.array([0, 11, 5, 25])).tolist() == [10, 30, 5, 35]
 
 
+def test_new_threads_have_numbers_of_their_own_where_workers_have_left(tmp_path: Path) -> None:
+    """Worker 0 is gone in the window, and worker 2 has all the work."""
+    first = "0 start 1 | 10 stop 1 | 100 end"
+    steps = "100 start 1 | 101 send 0>2 *1 | 140 stop 1 | 140 start 2 | 141 recv 0<2 *1 | 200 stop 2 | 200 end"
+    pag = built(draw(f"{first} | 100 exit", f"{first} | 200 end", f"{first} | {steps}"), tmp_path, links={0: (1, 2)})
+    report = pag.advise(epoch=1, until=1)
+    mu = {row["thread"]: (row["mu"], row["mu_after"]) for row in report.summary()["threads"]}
+    assert mu[2][0] == 1
+    assert mu.keys() == {1, 2, 3}
+    assert mu[3] == (None, pytest.approx(0.6))
+    assert mu[2][1] == pytest.approx(0.4)
+
+
+def test_records_of_epochs_without_a_row_count_in_the_row_that_stands_for_them(tmp_path: Path) -> None:
+    log = (
+        "0 start 1 | 10 stop 1 | 100 end | 110 start 1 | 120 send 0>0 *8 | 130 stop 1 | 140 start 2 | 150 recv 0<0 *8"
+        " | 190 stop 2 | 200 end ~2"
+    )
+    pag = built(draw(log), tmp_path, links={0: (1, 2)})
+    assert 1 not in pag.run.epochs["epoch"].to_list()
+    assert ports.read_traffic(pag.run, pag.run.window(epoch=2)).records == {(0, 0): 8}
+
+
 def test_without_counts_the_interval_holds_the_share(diamond: Pag, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = {(row["operator"], row["worker"]): row["mu"] for row in diamond.advise_ports().table.to_pylist()}
     # As in a store of a version that has no table of what stayed on its worker.

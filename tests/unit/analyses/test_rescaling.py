@@ -16,8 +16,10 @@ import pytest
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.rescaling.answers import payback
+from pag_graph.analyses.rescaling.data import records_of
 from pag_graph.analyses.rescaling.latencies import Course, Epochs, Period, epochs_of
 from pag_graph.analyses.rescaling.operations import Mark, Operation, marks_of
+from pag_graph.analyses.rescaling.routing import routing
 from pag_graph.diagnosis.spark.causes import diagnose
 from pag_graph.diagnosis.spark.cores import predict_cores
 from pag_graph.diagnosis.spark.work_plan import plan_work
@@ -278,6 +280,38 @@ def test_an_epoch_takes_until_the_last_worker_has_completed_it(tmp_path: Path) -
     epochs = epochs_of(built(draw(*logs), tmp_path).run, Period(period_ns=8, first_ns=0))
     assert (epochs.epoch.tolist(), epochs.begin_ns.tolist(), epochs.end_ns.tolist()) == ([1], [9], [19])
     assert epochs.latency_ns.tolist() == [11]
+
+
+def course_between(request_ns: int, ready_ns: int, until_ns: int) -> Course:
+    """Return an operation after which latencies settled at once."""
+    operation = Operation(kind="join", request_ns=request_ns, birth_ns=request_ns, ready_ns=ready_ns)
+    return Course(operation=operation, before_ns=100, until_ns=until_ns, status="settled", settled_ns=ready_ns)
+
+
+def test_a_channel_that_carries_nothing_before_or_after_is_not_compared(tmp_path: Path) -> None:
+    sends = (
+        "0 start 1 | 100 end | 110 send 3>1 *5 | 110 send 4>1 *5 | 200 end | 250 end"
+        " | 310 send 4>1 #1 *5 | 310 send 5>1 *5 | 400 end"
+    )
+    reads = (
+        "0 start 1 | 100 end | 120 recv 3<0 *5 | 120 recv 4<0 *5 | 200 end | 250 end"
+        " | 320 recv 4<0 #1 *5 | 320 recv 5<0 *5 | 400 end"
+    )
+    run = built(draw(sends, reads), tmp_path).run
+    found = routing(run, 0, course_between(210, 240, 400), epochs_of(run, None), None)
+    assert [(row["channel"], row["worker"], row["before_share"], row["after_share"]) for row in found] == [(4, 1, 1, 1)]
+    assert [row["moved_low"] for row in found] == [0]
+
+
+def test_records_of_epochs_without_a_row_are_those_of_the_row_that_stands_for_them(tmp_path: Path) -> None:
+    # Nobody ends epoch 1.
+    log = (
+        "0 start 1 | 100 end | 110 send 0>0 *8 | 150 recv 0<0 *8 | 200 end ~2"
+        " | 210 send 0>0 #1 *3 | 215 recv 0<0 #1 *3 | 220 end"
+    )
+    run = built(draw(log), tmp_path).run
+    assert run.epochs["epoch"].to_list()[:3] == [0, 2, 3]
+    assert records_of(run, [0, 2, 3]) == [0, 8, 3]
 
 
 def test_without_an_operation_there_is_no_answer(tmp_path: Path) -> None:
