@@ -3,7 +3,7 @@
 // param epoch: number of the epoch
 // returns: one row per sender, receiver and channel, most records first: from_worker, to_worker, channel,
 //   from_operator, to_operator, messages, records; a message counts where it was sent. Operators are names, null if
-//   unknown.
+//   unknown, and records are null where one of the messages does not tell.
 // example: skewed --epoch 4
 //   from_worker | to_worker | channel | from_operator | to_operator | messages | records
 //   3           | 0         | 6       | Filter        | Exchange    | 2        | 1986
@@ -19,7 +19,7 @@ MATCH (send:Event {run: $run, worker: at.worker})
 WHERE send.t_ns > opens_ns AND send.t_ns <= closes_ns
 MATCH (send)-[message:DATA_MESSAGE]->(receive:Event)
 WITH send.worker AS from_worker, receive.worker AS to_worker, message.channel AS channel, count(*) AS messages,
-     sum(message.records) AS records
+     CASE WHEN count(message.records) = count(*) THEN sum(message.records) END AS records
 OPTIONAL MATCH (source:Operator)-[:FEEDS {run: $run, channel: channel}]->(target:Operator)
 RETURN from_worker, to_worker, channel, source.name AS from_operator, target.name AS to_operator, messages, records
-ORDER BY records DESC, from_worker, to_worker, channel;
+ORDER BY records IS NULL, records DESC, from_worker, to_worker, channel;

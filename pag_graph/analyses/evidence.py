@@ -187,15 +187,16 @@ class Evidence:
         return None
 
     @cached_property
-    def sent(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Data messages and records from worker to worker, most records first."""
-        sums: dict[tuple[int, int], tuple[int, int]] = {}
+    def sent(self) -> dict[tuple[int, int], tuple[int, int | None]]:
+        """Data messages and records from worker to worker, most records first; None where nobody counts them."""
+        sums: dict[tuple[int, int], tuple[int, int | None]] = {}
         for row in traffic.ANALYSIS(self.snapshot).to_pylist():
             if row["type"] == _DATA:
                 pair = (row["from_worker"], row["to_worker"])
                 messages, records = sums.get(pair, (0, 0))
-                sums[pair] = messages + row["messages"], records + (row["records"] or 0)
-        return dict(sorted(sums.items(), key=lambda item: (-item[1][1], item[0])))
+                known = records is not None and row["records"] is not None
+                sums[pair] = messages + row["messages"], records + row["records"] if known else None
+        return dict(sorted(sums.items(), key=lambda item: (item[1][1] is None, -(item[1][1] or 0), item[0])))
 
     @cached_property
     def steps(self) -> pl.DataFrame:

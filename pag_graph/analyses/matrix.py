@@ -42,19 +42,22 @@ def matrix(view: View) -> pl.DataFrame:
         .select(
             *pair,
             data_messages=data.cast(nw.Int64),
+            uncounted=(data & nw.col("records").is_null()).cast(nw.Int64),
             records=where(data, "records"),
             delivered_ns=where(data, "delivered_ns"),
         )
         .group_by(pair)
-        .agg(nw.col("data_messages", "records", "delivered_ns").sum(), count_rows().alias("messages"))
+        .agg(nw.col("data_messages", "uncounted", "records", "delivered_ns").sum(), count_rows().alias("messages"))
     )
     workers = pl.DataFrame({"from_worker": view.run.workers}, schema={"from_worker": pl.Int32})
     pairs = view.spans.join(workers, how="cross").join(workers.rename({"from_worker": "to_worker"}), how="cross")
-    total = pl.col("records").sum().over("window")
+    records = pl.col("records")
+    total = pl.when(records.is_not_null().all().over("window")).then(records.sum().over("window"))
     return (
         pairs.filter(pl.col("from_worker") != pl.col("to_worker"))
         .join(sent, on=pair, how="left")
-        .with_columns(pl.col("messages", "data_messages", "records", "delivered_ns").fill_null(0))
+        .with_columns(pl.col("messages", "data_messages", "uncounted", "records", "delivered_ns").fill_null(0))
+        .with_columns(records=pl.when(pl.col("uncounted") == 0).then("records"))
         .with_columns(records_share=share_of("records", pl.when(total == 0).then(1).otherwise(total)))
         .sort(pair)
     )

@@ -143,13 +143,15 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
     row = next((row for row in evidence.stragglers if row["worker"] == verdict.worker), {})
     peers = _peers(evidence, verdict.worker)
     ratio = f"{row['work_ratio']:.1f} x the median of {peers}" if row.get("work_ratio") else "most"
+    # Where nobody counts records, nobody can say that there were not more.
+    no_more = ", for no more records" if any(row["records"] for row in evidence.stragglers) else ""
     subject = _worker(evidence, verdict.worker)
     first = _worker(evidence, verdict.worker, begins=True)
     text = {
         Cause.DATA_SKEW: lambda: (
             f"the data is skewed. {first} {_read(evidence, verdict.worker)} and worked {ratio}; {charged}."
         ),
-        Cause.SLOW_WORKER: lambda: f"{subject} is slow. It worked {ratio}, for no more records; {charged}.",
+        Cause.SLOW_WORKER: lambda: f"{subject} is slow. It worked {ratio}{no_more}; {charged}.",
         Cause.UNEVEN_WORK: lambda: f"the work is uneven. {first} had most to do; {charged}.",
         Cause.BOTTLENECK: lambda: f"{subject} is the bottleneck. {_held_up(evidence)}",
         Cause.TAKING_TURNS: lambda: (
@@ -301,10 +303,10 @@ def _records(evidence: Evidence) -> Iterator[Statement]:
         yield Statement(topic="records", text="no data")
         return
     receivers = {receiver for _, receiver in sent}
-    shown = [
-        f"{_short(evidence, a)} -> {_short(evidence, b)} ({records:,})"
-        for (a, b), (_, records) in list(sent.items())[:8]
-    ]
+    shown = []
+    for (a, b), (messages, records) in list(sent.items())[:8]:
+        amount = f"not counted, {_times(messages, 'message')}" if records is None else f"{records:,}"
+        shown.append(f"{_short(evidence, a)} -> {_short(evidence, b)} ({amount})")
     more_pairs = f" and {len(sent) - 8} more pairs of workers" if len(sent) > 8 else ""  # noqa: PLR2004
     is_only_receiver = len(receivers) == 1 and len(sent) > 1
     end = f"; records went to {_worker(evidence, min(receivers))} only" if is_only_receiver else ""

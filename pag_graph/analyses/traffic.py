@@ -32,7 +32,7 @@ def traffic(view: View) -> pl.DataFrame:
     sums = view.sent.group_by("window", *keys).agg(
         count_rows().alias("messages"), nw.col("records").sum(), known=nw.col("records").count().cast(nw.Int64)
     )
-    rows = view.collect(sums).with_columns(records=pl.when(pl.col("known") > 0).then("records"))
+    rows = view.collect(sums).with_columns(records=pl.when(pl.col("known") == pl.col("messages")).then("records"))
     return rows.sort("window", "records", *keys, descending=[False, True, *[False] * 4], nulls_last=True)
 
 

@@ -258,7 +258,7 @@ TRAFFIC = pa.schema(
         _column("type", _STR, "type of the messages"),
         _column("channel", _I64, "their channel", null=True),
         _column("messages", _I64, "messages sent in the window"),
-        _column("records", _I64, "records in them; null when unknown", null=True),
+        _column("records", _I64, "records in them; null where one of them does not tell", null=True),
     ]
 )
 """One row per sender, receiver and channel, most records first."""
@@ -411,8 +411,8 @@ MATRIX = pa.schema(
         _column("to_worker", _I32, "receiver"),
         _column("messages", _I64, "messages of any type"),
         _column("data_messages", _I64, "data messages among them"),
-        _column("records", _I64, "records in the data messages"),
-        _column("records_share", _F64, "the same as a share of all records sent"),
+        _column("records", _I64, "records in the data messages; null where one of them does not tell", null=True),
+        _column("records_share", _F64, "the same as a share of all records; null where these are not known", null=True),
         _column("delivered_ns", _I64, "time of the data messages from send to read, summed"),
     ]
 )

@@ -268,7 +268,8 @@ def test_metrics_count_every_edge_once(in_memory: Fixture, whole_run: Fixture, t
             ]
             data_sent = [edge for edge in sent if edge["type"] == "data_message"]
             assert (row["messages"], row["data_messages"]) == (len(sent), len(data_sent))
-            assert row["records"] == sum(edge["records"] or 0 for edge in data_sent)
+            records = [edge["records"] for edge in data_sent]
+            assert row["records"] == (None if None in records else sum(records))
             assert row["delivered_ns"] == sum(map(delivered, data_sent))
     for window in run.windows():
         sent_count += sum(matrix(run.snapshot(window))["messages"].to_pylist())
@@ -368,13 +369,16 @@ def test_waits_and_traffic(in_memory: Fixture, whole_run: Fixture, trace: Any, d
         rows = waits(snapshot).to_pylist()
         names = ("worker", "from_worker", "type", "channel")
         assert {tuple(row[n] for n in names): row["waiting_ns"] for row in rows if row["waiting_ns"]} == waited
-        sent: Counter[Any] = Counter()
+        sent: dict[Any, list[int | None]] = defaultdict(list)
         for edge in drawn.edges:
             if not is_local(edge) and holds(window, edge["start_ns"]):
-                sent[worker(edge["src"]), worker(edge["dst"]), edge["type"], edge["channel"]] += 1
+                key = worker(edge["src"]), worker(edge["dst"]), edge["type"], edge["channel"]
+                sent[key].append(edge["records"])
         names = ("from_worker", "to_worker", "type", "channel")
         rows = traffic(snapshot).to_pylist()
-        assert {tuple(row[name] for name in names): row["messages"] for row in rows} == sent
+        assert {tuple(row[name] for name in names): (row["messages"], row["records"]) for row in rows} == {
+            key: (len(records), None if None in records else sum(records)) for key, records in sent.items()
+        }
 
 
 @given(traces, st.data())

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     Fixture = Callable[..., Any]
 
 matrix = find_analysis("matrix")
+traffic = find_analysis("traffic")
+why = find_analysis("why")
 metrics = find_analysis("metrics")
 
 
@@ -58,6 +60,23 @@ def test_pairs_without_messages_are_listed_as_well(in_memory: Fixture, whole_run
     assert (rows[0, 1]["data_messages"], rows[0, 1]["records"], rows[0, 1]["delivered_ns"]) == (1, 5, 7)
     assert rows[1, 0]["records_share"] == 2 / 7
     assert rows[2, 0]["messages"] == 0
+
+
+def test_records_that_nobody_counts_are_not_called_none(in_memory: Fixture, whole_run: Fixture) -> None:
+    sender = "10 send 3>1 #0 *4 | 20 send 3>1 #1 | 30 send 5>2 #0 *2 | 40 send 5>2 #1 *0 | 90 end"
+    readers = "50 recv 3<0 #0 *4 | 60 recv 3<0 #1 | 90 end", "50 recv 5<0 #0 *2 | 60 recv 5<0 #1 *0 | 90 end"
+    run = whole_run(in_memory(draw(sender, *readers)))
+    snapshot = run.snapshot(run.window(epoch=0))
+    rows = {(row["from_worker"], row["to_worker"]): row for row in matrix(snapshot).to_pylist()}
+    assert {pair: (row["data_messages"], row["records"]) for pair, row in rows.items()} == {
+        (0, 1): (2, None),
+        (0, 2): (2, 2),
+        **dict.fromkeys([(1, 0), (1, 2), (2, 0), (2, 1)], (0, 0)),
+    }
+    # Of what nobody knows, nothing is a share.
+    assert {row["records_share"] for row in rows.values()} == {None}
+    assert [(row["channel"], row["records"]) for row in traffic(snapshot).to_pylist()] == [(5, 2), (3, None)]
+    assert "records 0 -> 2 (2), 0 -> 1 (not counted, 2 messages)" in why(snapshot).text(top=50)
 
 
 def test_a_round_without_length_has_the_origin_to_itself(in_memory: Fixture, whole_run: Fixture) -> None:
