@@ -9,17 +9,18 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import polars as pl
 import pyarrow as pa
 
 from pag_graph.analyses.advising.advice_state import AdviceState, Blacklisted, PortName, port_names
+from pag_graph.analyses.advising.open_stacks import NOTHING, openings
 from pag_graph.analyses.advising.pipelines import dataflow
 from pag_graph.analyses.advising.ports import read_ports, read_traffic
 from pag_graph.analyses.repetitions import ENOUGH, Ratio, compared, enough
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole, EventKind
+from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole
 from pag_graph.model.tables import ADVICE_TRIALS
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ def advise_evaluate(
 
     Notes
     -----
-    Counted are the records that an operator reads per second, from the fourth round on; activations where nobody
-    counts records. The interval of ratios goes from the slowest after over the fastest before to the fastest after
+    Counted are the records that an operator reads per second, from the fourth round on; activations where a run counts
+    no records. The interval of ratios goes from the slowest after over the fastest before to the fastest after
     over the slowest before.
     """
     _check(before, after)
@@ -118,8 +119,9 @@ def advise_evaluate(
         raise InvalidParameterError(message, "Say which got a port: `--port NAME`.")
     rows: list[dict[str, Any]] = []
     for port in inserted:
-        rates_before = [_rate(run, operator_pairs.before(run, port)) for run in before]
-        rates_after = [_rate(run, operator_pairs.after(run, port)) for run in after]
+        reads_before = [_reads(run, operator_pairs.before(run, port)) for run in before]
+        reads_after = [_reads(run, operator_pairs.after(run, port)) for run in after]
+        rates_before, rates_after = _rates(reads_before, reads_after, port)
         ratio = compared(rates_before, rates_after)
         decision = decided(ratio, len(before), len(after), single=single, paper=paper)
         rows.append(
@@ -263,11 +265,8 @@ def _nested_ports(before: Run, after: Run) -> list[PortName]:
 
 
 def _outermost(run: Run) -> set[int]:
-    starts = pl.col("kind") == str(EventKind.START)
-    depth = pl.when(starts).then(1).otherwise(-1).cum_sum().over("worker")
-    marks = run.scan("vertices").filter(pl.col("kind").is_in([str(EventKind.START), str(EventKind.STOP)])).sort("id")
-    outermost = marks.filter(starts & (depth == 1)).select("operator").drop_nulls().unique().collect()
-    return set(outermost["operator"].to_list()) & set(port_names(run))
+    known = openings(run, run.end_ns)
+    return set(known.operator[known.parent == NOTHING].tolist()) & set(port_names(run))
 
 
 def _flow_ports(before: Run, after: Run, operator_pairs: _OperatorPairs) -> list[PortName]:
@@ -283,8 +282,19 @@ def _flow_ports(before: Run, after: Run, operator_pairs: _OperatorPairs) -> list
     ]
 
 
-def _rate(run: Run, operator: int) -> float:
-    """Return the records that an operator reads per second, once a run is warm."""
+class _Reads(NamedTuple):
+    """What an operator did in the rounds of a run from the fourth on."""
+
+    path: str
+    """The run's store."""
+    records: int
+    """Records that it read; 0 where nobody counts them."""
+    activations: int
+    span_ns: int
+
+
+def _reads(run: Run, operator: int) -> _Reads:
+    """Return what an operator did once a run is warm."""
     rounds = [window for window in run.windows() if window.role is EpochRole.ROUND][WARM_UP_ROUNDS:]
     if not rounds or rounds[-1].end_ns == rounds[0].start_ns:
         message = (
@@ -295,12 +305,23 @@ def _rate(run: Run, operator: int) -> float:
     read = run.scan("edges").filter(
         pl.col("operator") == operator, pl.col("start_ns") >= first, pl.col("start_ns") < last
     )
-    counts = read.select(pl.col("records").sum(), activations=pl.col("activation").n_unique()).collect().row(0)
-    count = counts[0] or counts[1]
-    if not count:
-        message = f"Operator {operator} did nothing in {run.info.path} after the first {WARM_UP_ROUNDS} rounds."
-        raise InvalidParameterError(message, "Compare runs in which it works.")
-    return 1e9 * float(count) / (last - first)
+    counts = read.select(pl.col("records").sum(), activations=pl.col("activation").drop_nulls().n_unique()).collect()
+    records, activations = counts.row(0)
+    return _Reads(str(run.info.path), int(records), int(activations), last - first)
+
+
+def _rates(before: Sequence[_Reads], after: Sequence[_Reads], port: PortName) -> tuple[list[float], list[float]]:
+    """Return per run how much is read per second: records where all runs count them, else activations."""
+    counts_records = all(reads.records for reads in (*before, *after))
+    for reads in (*before, *after):
+        if not (reads.records if counts_records else reads.activations):
+            message = f"{port} did nothing in {reads.path} after the first {WARM_UP_ROUNDS} rounds."
+            raise InvalidParameterError(message, "Compare runs in which it works.")
+    before_rates, after_rates = (
+        [1e9 * (reads.records if counts_records else reads.activations) / reads.span_ns for reads in side]
+        for side in (before, after)
+    )
+    return before_rates, after_rates
 
 
 def _candidates(run: Run) -> set[PortName]:
@@ -315,7 +336,9 @@ def _learned(
     """Return a state that knows of one trial more."""
     runs = {key: trial[key] for key in ("before", "after")}
     trials = [trial_before for trial_before in state.trials if {key: trial_before[key] for key in runs} != runs]
-    kept_ports = {port for port in state.kept if decisions.get(port, "keep") == "keep"}
+    # What is undecided leaves all as it was, unless it was these runs that said otherwise before.
+    leaves = "undecided" if len(trials) == len(state.trials) else "keep"
+    kept_ports = {port for port in state.kept if decisions.get(port, "keep") in {"keep", leaves}}
     configuration = tuple(sorted(port for port in state.kept if port not in decisions))
     blacklist = [entry for entry in state.blacklist if decisions.get(entry.port, "undecided") == "undecided"]
     reasons = {row["port"]: f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f} x as fast" for row in trial["ports"]}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.analyses.advising.thread_work import ThreadWork
+    from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
 
     I64 = NDArray[np.int64]
@@ -83,23 +84,25 @@ class Openings:
         return result
 
 
-def openings(snapshot: Snapshot) -> Openings:
-    """Read what starts and stops until the end of a window.
+def openings(run: Run, end_ns: int) -> Openings:
+    """Read what starts and stops until an instant.
 
     Parameters
     ----------
-    snapshot
-        Of a run whose source states its activities.
+    run
+        Of a source that states its activities.
+    end_ns
+        The end of a window, or of the run, in nanoseconds since its origin.
 
     Returns
     -------
     Openings
-        O(vertices up to the window's end): what is open in it may have started long before.
+        O(vertices up to there): what is open in a window may have started long before.
     """
     kinds = [str(EventKind.START), str(EventKind.STOP)]
     known = (
-        snapshot.run.scan("vertices")
-        .filter(pl.col("kind").is_in(kinds), pl.col("t_ns") <= snapshot.window.end_ns)
+        run.scan("vertices")
+        .filter(pl.col("kind").is_in(kinds), pl.col("t_ns") <= end_ns)
         .select("id", pl.col("operator").fill_null(NOTHING), start=pl.col("kind") == kinds[0])
         .sort("id")
         .collect()
@@ -215,7 +218,7 @@ def stacks(snapshot: Snapshot, work: ThreadWork) -> Stacks:
     snapshot, work
         Of one window of a run whose source states its activities.
     """
-    starts = openings(snapshot)
+    starts = openings(snapshot.run, snapshot.window.end_ns)
     stack_of = np.full(len(starts.operator), NOTHING)
     operator: list[int] = []
     parent: list[int] = []

@@ -12,6 +12,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.analyses.advising.advice_state import AdviceState, Blacklisted, PortName, port_names, read_state
+from pag_graph.analyses.advising.advice_trials import _nested_ports
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.in_place import write_whole
@@ -115,6 +116,45 @@ def test_the_same_runs_are_one_trial(runs: dict[str, list[Path]], tmp_path: Path
     text = file.read_text()
     again = api.advise_evaluate(runs["before"], runs["faster"], file)
     assert (again.state, file.read_text()) == (first.state, text)
+
+
+def test_what_is_counted_is_the_same_in_all_runs(runs: dict[str, list[Path]], tmp_path: Path) -> None:
+    # These runs say how many records operator 2 reads, and the ones before do not.
+    faster = []
+    for time in TIMES["faster"]:
+        logs = [text.replace("start 2", "start 2 *1000") for text in log(time, moved=True)]
+        built(draw(*logs, rules=RuleSet.STATED), tmp_path, name=f"records-{time}", operators=(1, 2))
+        faster.append(tmp_path / f"records-{time}.pag")
+    [row] = api.advise_evaluate(runs["before"], faster, tmp_path / "state.json").table.to_pylist()
+    assert (row["ratio_low"], row["ratio_high"]) == pytest.approx((100 / 64, 104 / 60))
+    [row] = api.advise_evaluate(faster[:2], faster[2:], tmp_path / "other.json", ports=["Op2"]).table.to_pylist()
+    assert row["before_per_s"] == pytest.approx(1000 * 1e9 / 61, rel=0.01)
+
+
+def test_what_is_undecided_stays_as_it_was(runs: dict[str, list[Path]], tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    api.advise_evaluate(runs["before"], runs["faster"], file)
+    later = api.advise_evaluate(runs["before"], runs["alike"], file)
+    assert later.table["decision"].to_pylist() == ["undecided"]
+    assert later.state.kept == (PortName("Op2"),)
+    # The same runs again, but too few of them are believed now: what they said before is replaced.
+    few = tmp_path / "few.json"
+    for single, kept in ((True, (PortName("Op2"),)), (False, ())):
+        state = api.advise_evaluate(runs["before"][:2], runs["faster"][:2], few, single=single).state
+        assert (state.kept, len(state.trials)) == (kept, 1)
+
+
+def test_an_activity_that_is_not_stopped_hides_no_outermost_ones(tmp_path: Path) -> None:
+    """Activity 3 ends with the one around it; what comes later is as outermost as before."""
+    before = "0 start 1 | 1 start 3 | 2 start 2 | 9 stop 2 | 10 stop 1 | 10 end"
+    after = (
+        "0 start 1 | 1 start 3 | 10 stop 1 | 10 end",
+        "0 start 4 | 1 start 3 | 2 stop 4 | 3 start 2 | 9 stop 2 | 10 end",
+    )
+    pags = []
+    for name, logs in (("a", (before,)), ("b", after)):
+        pags.append(built(draw(*logs, rules=RuleSet.STATED), tmp_path, name=name, operators=(1, 2, 3, 4)))
+    assert _nested_ports(pags[0].run, pags[1].run) == [PortName("Op2"), PortName("Op4")]
 
 
 @pytest.mark.parametrize("few", [2, 3])
