@@ -213,7 +213,9 @@ def map_files(
         joins=joins,
         meta=_meta(files, ranks),
         workers=_worker_table(ranks, clocks),
-        findings=pa.concat_tables([no_findings(), *tables, *_join_findings(by_rank, joins, clocks)]),
+        findings=pa.concat_tables(
+            [no_findings(), *tables, *_step_findings(ranks), *_join_findings(by_rank, joins, clocks)]
+        ),
     )
 
 
@@ -291,6 +293,17 @@ def _rank_findings(rank: Rank, threads: ThreadFindings, streams: StreamFindings)
         action = "waits are inferred; record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
         tables.append(findings("sync_events_missing", Severity.INFO, action, file=log.file.name))
     return pa.concat_tables([no_findings(), *tables])
+
+
+def _step_findings(ranks: Sequence[Rank]) -> Iterator[pa.Table]:
+    """Say which ranks lack steps of others: the first step of one may be a later one of another."""
+    steps_of_all = {step for rank in ranks for step, _, _ in rank.steps}
+    for rank in ranks:
+        lacking = steps_of_all - {step for step, _, _ in rank.steps}
+        if lacking:
+            action = "other ranks mark these steps too; without ProfilerStep each rank's are counted from its first"
+            file, count = rank.log.file.name, len(lacking)
+            yield findings("steps_missing", Severity.WARNING, action, file=file, observed=count, unit="steps")
 
 
 def _aligned(logs: Mapping[int, RankLog], joins: Joins) -> dict[int, ClockEstimate]:

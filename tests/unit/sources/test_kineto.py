@@ -373,6 +373,20 @@ def test_a_step_that_begins_before_the_one_before_it_has_ended_is_a_step(tmp_pat
     ]
 
 
+@pytest.mark.parametrize(("name", "pattern"), [("train step", "step$"), ("ProfilerStep#{}", None)])
+def test_a_rank_that_lacks_steps_of_others_is_named(tmp_path: Path, name: str, pattern: str | None) -> None:
+    """Its steps were compared with others of the other ranks, without a word."""
+    for rank, first in enumerate((0, 1, 0)):
+        events: list[dict[str, Any]] = [{"cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 290}]
+        steps = [{"name": name.format(step), "ts": 100 * step, "dur": 100} for step in range(first, 3)]
+        events += [{"cat": "user_annotation", **step} for step in steps]
+        content = {"traceEvents": [{"ph": "X", "pid": 1, "tid": 1, **event} for event in events]}
+        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(content))
+    found = map_files([tmp_path], steps=pattern).findings.to_pylist()
+    lacking = [(row["file"], row["observed"]) for row in found if row["finding"] == "steps_missing"]
+    assert lacking == [("rank-1.json", 1)]
+
+
 def test_messages_between_two_ranks_have_numbers_of_their_own(tmp_path: Path) -> None:
     def kernel(rank: int, name: str, ts: int, dur: int) -> dict[str, Any]:
         facts = {"Collective name": name, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 1}
