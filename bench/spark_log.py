@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _TASKS = 20
 """Copies of each task within its stage."""
+_WIDER = 20
+"""Metrics by which tasks' ends are wider where 300 MB are to hold some 38,000 tasks."""
+_UNKNOWN_METRICS = 10_000_000
+"""Numbers of metrics from which on there are none in the real log."""
 
 
 def real_log() -> Path | None:
@@ -30,11 +34,12 @@ def real_log() -> Path | None:
     return next((file for file in candidates if file.exists()), None)
 
 
-def make_large(target: Path, size: int) -> None:
+def make_large(target: Path, size: int, *, wider: int = 0) -> None:
     """Write a log of at least `size` bytes: the real one's job again and again.
 
-    Copy k of the job has all numbers of jobs, stages, tasks, RDDs and executions shifted, and all times moved behind
-    the copy before. Within a copy each task end and start occurs `_TASKS` times, one after the other in time.
+    Each task's end states `wider` metrics more than it did, as those of wide plans do. Copy k of the job has all
+    numbers of jobs, stages, tasks, RDDs and executions shifted, and all times moved behind the copy before. Within a
+    copy each task end and start occurs `_TASKS` times, one after the other in time.
     """
     from pag_graph.sources.spark.codecs import decode
 
@@ -42,7 +47,7 @@ def make_large(target: Path, size: int) -> None:
     assert source is not None
     lines = b"".join(decode(source, stopped=print)).splitlines()
     events = [orjson.loads(line) for line in lines]
-    body = [e for e in events if _repeats(e["Event"])]
+    body = [_widened(e, wider) for e in events if _repeats(e["Event"])]
     head = [e for e in events if not _repeats(e["Event"]) and e["Event"] != "SparkListenerApplicationEnd"]
     end = next(e for e in events if e["Event"] == "SparkListenerApplicationEnd")
     times = [e["Task Info"]["Launch Time"] for e in body if e["Event"] == "SparkListenerTaskStart"]
@@ -66,6 +71,16 @@ def make_large(target: Path, size: int) -> None:
 
 def _repeats(name: str) -> bool:
     return any(word in name for word in ("Task", "Stage", "Job", "SQLExecution", "SQLAdaptive", "DriverAccum"))
+
+
+def _widened(event: dict[str, Any], wider: int) -> dict[str, Any]:
+    """Return a task's end with so many metrics more, of no node that plans know; any other event as it is."""
+    if event["Event"] != "SparkListenerTaskEnd" or not wider:
+        return event
+    info = event["Task Info"]
+    metrics = info["Accumulables"]
+    more = [{**metrics[place % len(metrics)], "ID": _UNKNOWN_METRICS + place} for place in range(wider)]
+    return {**event, "Task Info": {**info, "Accumulables": [*metrics, *more]}}
 
 
 def _shifted(event: dict[str, Any], copy: int, step: int, span: int) -> list[bytes]:
@@ -250,6 +265,8 @@ def run(session: Session) -> None:
     session.keep(Figure(name=f"convert {size >> 20} MiB, memory of the process", values=converted, target="300 MB"))
     many_tasks = session.fixed("spark-log-300mb-v1", lambda path: make_large(path, 300 << 20))
     session.keep(Figure(name="whole answer, 300 MB, one core", values=_answer(many_tasks), target="15 s, 500 MB"))
+    wide_tasks = session.fixed("spark-log-300mb-wide-v1", lambda path: make_large(path, 300 << 20, wider=_WIDER))
+    session.keep(Figure(name="the same, wider tasks", values=_answer(wide_tasks), target="15 s, 500 MB"))
     source = real_log()
     if source is not None:
         real = find_logs(source)[0]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pag_graph.analyses.critical_path import CriticalPath
-
 __all__ = ["built", "marked_steps", "shares"]
 
 
@@ -50,26 +48,25 @@ def built(write: Callable[[Path], None], place: Path, progress: Callable[[str, i
     return Run(place / STORE)
 
 
-def marked_steps(run: Run, path: CriticalPath) -> pl.DataFrame:
+def marked_steps(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
     """Return the steps of a path with what their edges are marked with.
 
     Parameters
     ----------
     run
         The run, whose edges have the marks; only those of the path are read.
-    path
-        Its critical path.
+    steps
+        Its critical path: rows of `CRITICAL_PATH`, of which `edge_src` and `edge_dst` are needed.
 
     Returns
     -------
     DataFrame
-        Rows of `CRITICAL_PATH`, in order, with `flags` of their edges (`EdgeFlags`; null where there is no such edge)
-        and whether these are `inferred`.
+        The same rows, in order, with `flags` of their edges (`EdgeFlags`; null where there is no such edge) and whether
+        these are `inferred`.
     """
-    steps = pl.DataFrame(pl.from_arrow(path.steps))
     keys = steps.select(src="edge_src", dst="edge_dst")
     # There are many edges; only those of the path are read.
-    edges = run.scan("edges").select("src", "dst", "flags").join(keys.lazy().unique(), on=["src", "dst"], how="semi")
+    edges = run.scan("edges").select("src", "dst", "flags").join(keys.lazy(), on=["src", "dst"], how="semi")
     known = edges.collect().unique(["src", "dst"], keep="first")
     flags = keys.join(known, on=["src", "dst"], how="left", maintain_order="left")["flags"]
     return steps.with_columns(flags=flags, inferred=(flags.fill_null(0) & int(EdgeFlags.INFERRED)) != 0)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,7 +30,8 @@ _SMALL = 1 << 20
 _POLARS = "_RJEM_MALLOC_CONF"
 """Where the allocator inside of Polars reads its settings, when it is loaded."""
 
-_state = {"always": False}  # Whether it was decided for the whole process, by `keep` or `spare`.
+# Whether it was decided for the whole process, by `keep` or `spare`, and whether by `spare`.
+_state = {"always": False, "sparing": False}
 
 
 def keep() -> bool:
@@ -44,7 +47,7 @@ def keep() -> bool:
     For processes that do our work only, before they start threads: threads that begin later share one pool of blocks,
     and a build needs half the memory. Kernels allocate a few large columns, so they do not wait for each other.
     """
-    _state["always"] = _set(_ALL, _ALL)
+    _state.update(always=_set(_ALL, _ALL), sparing=False)
     return _state["always"]
 
 
@@ -54,25 +57,55 @@ def spare() -> None:
     Notes
     -----
     To be called before Polars is loaded: its allocator keeps what is freed for ten seconds unless the environment says
-    otherwise by then. Costs some time: pages are fetched anew.
+    otherwise by then. Costs some time: pages are fetched anew. Pandas is not loaded either.
     """
+    _without_pandas()
     os.environ.setdefault(_POLARS, "dirty_decay_ms:0,muzzy_decay_ms:0")
     pa.set_memory_pool(pa.system_memory_pool())
-    _state["always"] = _set(_SMALL, _SMALL)
+    _state["always"] = _state["sparing"] = _set(_SMALL, _SMALL)
+
+
+class _PandasAbsent(MetaPathFinder):
+    """Finds no pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002 (the protocol's)
+        """Stop the search for pandas; leave all other modules to other finders."""
+        if fullname == "pandas":
+            message = "Left out."
+            raise ModuleNotFoundError(message, name=fullname)
+
+
+def _without_pandas() -> None:
+    """Let Arrow make its first array without pandas, which it loads for that wherever pandas is installed.
+
+    Arrow asks once. We hand it no objects of pandas, which take 45 MB and a while to load. Conversions to pandas still
+    load it.
+    """
+    absent = _PandasAbsent()
+    sys.meta_path.insert(0, absent)
+    try:
+        pa.array([])
+    finally:
+        sys.meta_path.remove(absent)
 
 
 @contextmanager
 def kept() -> Iterator[None]:
     """Let what is freed stay with this process inside the block, and give it back at its end.
 
-    After `keep` and `spare` it is as these say.
+    After `keep` and `spare` it is as these say; after `spare`, what small blocks still hold is given back at its end.
 
     Yields
     ------
     None
         While the block runs.
     """
-    if _state["always"] or not _set(_ALL, _ALL):
+    if _state["always"]:
+        yield
+        if _state["sparing"]:
+            give_back()
+        return
+    if not _set(_ALL, _ALL):
         yield
         return
     try:

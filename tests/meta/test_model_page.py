@@ -45,7 +45,11 @@ MAKERS = {"findings", "findings_of", "report", "Remark"}
 def sources() -> list[Path]:
     package = ROOT / "pag_graph"
     # Some readers tell of their own findings on their own pages.
-    return [p for p in sorted(package.rglob("*.py")) if not {"testing", "spark", "kineto"} & set(p.parts)]
+    return [
+        p
+        for p in sorted(package.rglob("*.py"))
+        if not {"testing", "spark", "kineto"} & set(p.relative_to(package).parts)
+    ]
 
 
 def named_in_code() -> set[str]:

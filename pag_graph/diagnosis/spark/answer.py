@@ -240,9 +240,10 @@ def _answer_of_path(before_path: _BeforePath, run: Run) -> SparkAnswer:
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     explained = path.explained
-    steps = _labelled_steps(with_pauses(marked_steps(run, path).select(_STEPS), mapped), mapped)
-    # Its own steps are as large again.
+    steps = pl.DataFrame(pl.from_arrow(path.steps.select(_PATH_COLUMNS)))
+    # Its other columns are as large again.
     del path
+    steps = _labelled_steps(with_pauses(marked_steps(run, steps).select(_STEPS), mapped), mapped)
     span = max(diagnosis.span_ns, 1)
     finding_counts = run.scan("findings").group_by("finding").len().sort("finding").collect()
     divided = _divided_path(before_path.files, mapped, steps)
@@ -264,7 +265,9 @@ def _answer_of_path(before_path: _BeforePath, run: Run) -> SparkAnswer:
     )
 
 
-_STEPS = ("step", "type", "worker", "to_worker", "start_ns", "duration_ns", "operator", "inferred")
+_OF_STEPS = ("step", "type", "worker", "to_worker", "start_ns", "duration_ns", "operator")
+_PATH_COLUMNS = [*_OF_STEPS, "edge_src", "edge_dst"]
+_STEPS = (*_OF_STEPS, "inferred")
 
 _DIVISIONS = {
     "stage": "what",

@@ -174,7 +174,7 @@ def look_at(mapped: Mapped, run: Run, window: Window, path: CriticalPath) -> Loo
 
 def _labelled_steps(mapped: Mapped, run: Run, path: CriticalPath) -> pl.DataFrame:
     """Say of every step of a path what kind of time it is, and whose."""
-    steps = marked_steps(run, path)
+    steps = marked_steps(run, pl.DataFrame(pl.from_arrow(path.steps)))
     names = classes.names_of(mapped.operators.rows())
     ranks = {worker: rank for rank in mapped.ranks for worker in [*rank.thread_workers.values(), *_streams(rank)]}
     loading = {rank.thread_workers.get(rank.main, -1): _loading(rank) for rank in mapped.ranks}
