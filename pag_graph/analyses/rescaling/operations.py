@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -258,6 +259,31 @@ def births_of(run: Run) -> list[Birth]:
     return sorted((Birth(*row) for row in rows.iter_rows()), key=lambda birth: (birth.spawned_ns, birth.worker))
 
 
+def most_on_a_host(run: Run) -> int:
+    """Return how many workers lived on one host at once, at most.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    int
+        Workers whose host nobody knows count as those of one. O(edges).
+    """
+    host = dict(run.scan("workers").select("worker", "host").collect().iter_rows())
+    begins = dict.fromkeys(host, -1) | {birth.worker: birth.first_ns for birth in births_of(run)}
+    changes = [(t_ns, 1, host.get(worker)) for worker, t_ns in begins.items()]
+    # Who ends in an instant makes room for who begins in it.
+    changes += [(exit_.t_ns, -1, host.get(exit_.worker)) for exit_ in _exits(run)]
+    alive, most = Counter[str | None](), 0
+    for _, change, place in sorted(changes, key=lambda item: item[:2]):
+        alive[place] += change
+        most = max(most, alive[place])
+    return most
+
+
 def _exits(run: Run) -> list[Exit]:
     exit_rows = (
         run.scan("vertices").filter(pl.col("kind") == str(EventKind.EXIT)).select("id", "worker", "t_ns").collect()
@@ -279,12 +305,15 @@ def _exits(run: Run) -> list[Exit]:
 
 
 def _grouped(items: Sequence[Item], processes: Mapping[int, int]) -> Iterator[tuple[list[Item], int]]:
-    """Put together what is of one process, or close in time; with each the instant of what was before it."""
+    """Put together what is of one process that comes or goes whole, or close in time; each with the instant before."""
+    moved = {item.worker for item in items}
+    staying = {process for worker, process in processes.items() if worker not in moved}
     groups: list[list[Item]] = []
     for item in items:
-        last = groups[-1][-1] if groups else None
+        last, process = groups[-1][-1] if groups else None, processes.get(item.worker)
         is_close = last is not None and _instant(item) - _instant(last) <= TOGETHER_NS
-        if is_close or (last is not None and processes.get(item.worker) == processes.get(last.worker)):
+        is_of_process = last is not None and processes.get(last.worker) == process and process not in staying
+        if is_close or is_of_process:
             groups[-1].append(item)
         else:
             groups.append([item])

@@ -5,7 +5,6 @@ Definitions: `docs/model.md`, section "Rescaling"; after Selvatici (2019) 3 to 5
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +26,7 @@ from pag_graph.analyses.rescaling.latencies import (
     courses,
     epochs_of,
 )
-from pag_graph.analyses.rescaling.operations import births_of, check_spawned, marks_of, operations
+from pag_graph.analyses.rescaling.operations import births_of, check_spawned, marks_of, most_on_a_host, operations
 from pag_graph.analyses.rescaling.routing import read_moves, routing, state_sizes
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph.membership import counted_epoch
@@ -144,10 +143,7 @@ class Rescaling(Report):
 
     @cached_property
     def _cores_shared(self) -> bool:
-        if self.setting.cores is None:
-            return False
-        hosts = self.run.scan("workers").select("host").collect()["host"].to_list()
-        return max(Counter(hosts).values()) > self.setting.cores
+        return self.setting.cores is not None and most_on_a_host(self.run) > self.setting.cores
 
     def summary(self) -> dict[str, Any]:
         """Return what holds for all rows, as plain values."""

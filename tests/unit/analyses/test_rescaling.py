@@ -18,7 +18,7 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.rescaling.answers import payback
 from pag_graph.analyses.rescaling.data import records_of
 from pag_graph.analyses.rescaling.latencies import Course, Epochs, Period, epochs_of
-from pag_graph.analyses.rescaling.operations import Mark, Operation, marks_of
+from pag_graph.analyses.rescaling.operations import Mark, Operation, births_of, marks_of, operations
 from pag_graph.analyses.rescaling.routing import routing
 from pag_graph.diagnosis.spark.causes import diagnose
 from pag_graph.diagnosis.spark.cores import predict_cores
@@ -312,6 +312,49 @@ def test_records_of_epochs_without_a_row_are_those_of_the_row_that_stands_for_th
     run = built(draw(log), tmp_path).run
     assert run.epochs["epoch"].to_list()[:3] == [0, 2, 3]
     assert records_of(run, [0, 2, 3]) == [0, 8, 3]
+
+
+@pytest.mark.parametrize(
+    ("processes", "found"), [((0, 1, 2, 0), [[1], [2]]), ((0, 0, 0, 0), [[1], [2]]), ((0, 1, 1, 0), [[1, 2]])]
+)
+def test_births_far_apart_are_one_operation_only_in_a_process_that_comes_with_them(
+    tmp_path: Path, processes: tuple[int, ...], found: list[list[int]]
+) -> None:
+    second = 10**9
+    first = (
+        f"0 start 1 | 6 recv 3<3 | 10 stop 1 | {second} spawn 1 | {2 * second} spawn 2"
+        f" | {3 * second} start 1 | {4 * second} stop 1 | {4 * second} end"
+    )
+    born = [f"{n * second + 5} start 1 | {n * second + 9} stop 1 | {4 * second} end" for n in (1, 2)]
+    worked = f"0 start 1 | 5 send 3>0 | {4 * second} stop 1 | {4 * second} end"
+    run = built(replace(draw(first, *born, worked), processes=processes), tmp_path).run
+    joins = operations(run, marks_of(run), births_of(run))
+    assert [[birth.worker for birth in operation.births] for operation in joins] == found
+
+
+@pytest.mark.parametrize(("processes", "found"), [((0, 0, 0), [[1], [2]]), ((0, 1, 1), [[1, 2]])])
+def test_exits_far_apart_are_one_operation_only_of_a_process_that_ends_with_them(
+    tmp_path: Path, processes: tuple[int, ...], found: list[list[int]]
+) -> None:
+    second = 10**9
+    stays = (
+        f"0 start 1 | 5 send 3>0 | {second} stop 1 | {3 * second} start 1 | {3 * second + 5} send 3>0 #1"
+        f" | {4 * second} stop 1 | {4 * second} end"
+    )
+    leave = [f"0 start 1 | 5 stop 1 | {n * second} end | {n * second} exit" for n in (1, 2)]
+    run = built(replace(draw(stays, *leave), processes=processes), tmp_path).run
+    leaves = operations(run, marks_of(run), births_of(run))
+    assert [[exit_.worker for exit_ in operation.exits] for operation in leaves] == found
+
+
+@pytest.mark.parametrize(("cores", "shared"), [(3, False), (2, True)])
+def test_workers_that_replace_others_do_not_share_their_cores(tmp_path: Path, cores: int, *, shared: bool) -> None:
+    first = "0 start 1 | 5 send 3>0 | 10 stop 1 | 500 spawn 3 | 600 start 1 | 605 send 3>0 #1 | 900 stop 1 | 900 end"
+    other, leaves = "0 start 1 | 5 stop 1 | 900 end", "0 start 1 | 5 send 3>1 | 10 stop 1 | 400 exit"
+    born = "505 start 1 | 506 send 3>1 | 510 stop 1 | 900 end"
+    pag = built(draw(first, other, leaves, born), tmp_path)
+    warnings = api.rescale(pag, cores=cores).warnings
+    assert any("There were more workers than" in warning for warning in warnings) == shared
 
 
 def test_without_an_operation_there_is_no_answer(tmp_path: Path) -> None:
