@@ -212,6 +212,20 @@ def test_shares_and_times_are_those_of_the_analyses(skewed: Pag) -> None:
     assert balance["time_ns"] == change.saved_ns
 
 
+@pytest.mark.parametrize("counted", [" *4", ""])
+def test_that_a_slow_worker_had_no_more_records_is_said_only_where_they_are_counted(
+    tmp_path: Path, counted: str
+) -> None:
+    slow = f"0 end | 1 start 1 | 90 send 3>1 #0{counted} | 110 stop 1 | 120 end"
+    others = (
+        f"0 end | 1 park | 95 unpark | 96 start 2 | 97 recv 3<0 #0{counted} | 110 stop 2 | 120 end",
+        "0 end | 3 start 1 | 50 stop 1 | 120 end",
+    )
+    told = drawn(tmp_path, slow, *others).why(epoch=1)
+    assert told.cause is Cause.SLOW_WORKER
+    assert ("for no more records" in told.text()) == bool(counted)
+
+
 @pytest.mark.parametrize(("baseline", "limit"), [(0, None), (5, None), (20, None), (35, 12_498), (10**12, 12_498)])
 def test_all_rounds_that_are_asked_for_say_what_is_usual(tmp_path: Path, baseline: int, limit: int | None) -> None:
     """More than 20 were read, and the latest 20 of them looked at. The median of 35 is 9,999 ns."""
