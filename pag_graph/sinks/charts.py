@@ -409,15 +409,20 @@ def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
 
 
 def _matrix(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
-    """Draw a heat map; the value stands in every cell."""
+    """Draw a heat map; the value stands in every cell, or that it is not known where no row of the cell tells it."""
     (across,), (row_column,), value = chart.x, chart.y, chart.value
     assert value is not None  # noqa: S101  (every definition of a matrix has one)
     sums: dict[tuple[int, int], float] = {}
+    unknown: set[tuple[int, int]] = set()
     for row in rows:
         if row[across] is not None and row[row_column] is not None:
             cell = (row[row_column], row[across])
-            sums[cell] = sums.get(cell, 0) + (row[value] or 0)
-    keys = sorted({key for cell in sums for key in cell})
+            if row[value] is None:
+                unknown.add(cell)
+            else:
+                sums[cell] = sums.get(cell, 0) + row[value]
+    unknown -= sums.keys()
+    keys = sorted({key for cell in (*sums, *unknown) for key in cell})
     shown, show = keys[:_CELLS], _shown(value)
     left, top = 150, 84
     largest = max((amount for cell, amount in sums.items() if set(cell) <= set(shown)), default=0) or 1
@@ -443,13 +448,12 @@ def _matrix(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
             # From white to a dark blue; the writing turns white where it is dark.
             shade = "#" + "".join(f"{round(255 - share * (255 - full)):02x}" for full in (0x1D, 0x4F, 0x7C))
             x = left + column * _CELL
-            tooltip = (
-                f"{_titled(row_column)} {names.worker(key_row)}, {_titled(across)} {names.worker(key)}: {show(amount)}"
-            )
+            said = "not known" if (key_row, key) in unknown else show(amount)
+            tooltip = f"{_titled(row_column)} {names.worker(key_row)}, {_titled(across)} {names.worker(key)}: {said}"
             ink = "#ffffff" if share > 0.55 else svg.INK  # noqa: PLR2004
             cell_shapes = [svg.rect(x, y, _CELL - 2, _CELL * 0.6 - 2, shade, stroke=svg.GRID)]
-            if amount:
-                words = _short(amount, show)
+            words = "?" if (key_row, key) in unknown else _short(amount, show) if amount else ""
+            if words:
                 cell_shapes.append(_text(x + _CELL / 2, y + _CELL * 0.3 + 4, words, anchor="middle", fill=ink))
             shapes.append(svg.group(*cell_shapes, title=tooltip))
     bottom = int(top + len(shown) * _CELL * 0.6) + 8

@@ -101,6 +101,21 @@ def test_intervals_are_drawn_around_estimates() -> None:
     assert {"50 %", "2.00 ms", "by type", "by length"} <= set(texts(picture))
 
 
+def test_what_is_not_known_of_a_pair_is_not_drawn_as_nothing() -> None:
+    chart = Chart(kind="matrix", x=("to_worker",), y=("from_worker",), value="records")
+    values: list[tuple[int, int, int | None]] = [(0, 1, None), (1, 0, 5), (1, 0, None), (1, 2, 0), (2, 1, None)]
+    rows = [{"from_worker": a, "to_worker": b, "records": value} for a, b, value in values]
+    picture = draw(chart, rows, title="t")
+    said = {title for title in titled(picture) if title.startswith("from worker")}
+    assert {title for title in said if not title.endswith(": 0")} == {
+        "from worker 0, to worker 1: not known",
+        "from worker 1, to worker 0: 5",
+        "from worker 2, to worker 1: not known",
+    }
+    assert len(said) == 9
+    assert texts(picture).count("?") == 2
+
+
 def test_a_matrix_shows_every_pair_once() -> None:
     chart = Chart(kind="matrix", x=("to_worker",), y=("from_worker",), value="records")
     rows = [{"from_worker": a, "to_worker": 0, "records": 10 * a} for a in (1, 2)] + [
