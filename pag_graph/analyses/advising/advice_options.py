@@ -217,7 +217,6 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
     for count in range(1, new_threads + 1) if busy else ():
         options += _single_ports(ports, threads, busy, count)
         if widen:
-            total_share = math.fsum(threads.busy.values())
             work = sum(ports.work.counted.values())
             options.append(
                 Option(
@@ -225,7 +224,7 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
                     operators={},
                     threads={0: len(threads.busy)},
                     new_threads=count,
-                    utility=total_share / (len(threads.busy) + count),
+                    utility=threads.even(count),
                     before=before,
                     moved_ns=work * count // (len(threads.busy) + count),
                 )
@@ -354,4 +353,5 @@ def _saturated(threads: Threads, before: float) -> Threads:
             operator: {thread: share * pace for thread, share in shares.items()}
             for operator, shares in threads.below.items()
         },
+        life=threads.life,
     )

@@ -189,20 +189,22 @@ class Stacks:
                 ns_by_worker[worker] = ns_by_worker.get(worker, 0) + spent
         utilisations = {
             operator: {
-                thread: self._share(ns_by_worker)
+                thread: self._share(thread, ns_by_worker)
                 for thread, ns_by_worker in shares.items()
                 if any(ns_by_worker.values())
             }
             for operator, shares in sorted(shares_below.items())
         }
         return Threads(
-            busy={thread: self._share(ns_by_worker) for thread, ns_by_worker in busy.items()},
+            busy={thread: self._share(thread, ns_by_worker) for thread, ns_by_worker in busy.items()},
             below={operator: shares for operator, shares in utilisations.items() if shares},
+            life=self.work.life_shares,
         )
 
-    def _share(self, spent: Mapping[int, int]) -> float:
-        """Return work of some threads as a share of their lives, summed."""
-        return math.fsum(nanoseconds / self.work.life[worker] for worker, nanoseconds in spent.items())
+    def _share(self, thread: int, spent: Mapping[int, int]) -> float:
+        """Return what a thread does, taken from some workers, as a share of its life; a new one has the longest."""
+        life_ns = self.work.life.get(thread, self.work.longest_ns)
+        return math.fsum(nanoseconds / life_ns for nanoseconds in spent.values())
 
     def thread_of(self, ports: Collection[int]) -> dict[int, int]:
         """Return the number of each port's thread."""

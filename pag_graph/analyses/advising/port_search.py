@@ -8,7 +8,7 @@ the busiest thread least to do. Definitions: `docs/model.md`, section "Advice".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Threads:
     """Per thread: its utilisation, mu(t)."""
     below: Mapping[int, Mapping[int, float]]
     """Per operator that may get a port, and thread: the utilisation downstream of it, mu(o, t); absent where 0."""
+    life: Mapping[int, float] = field(default_factory=dict)
+    """Per thread: its life as a share of the longest, which is that of a new thread; 1 where absent."""
 
     def left(self, operator: int) -> dict[int, float]:
         """Return mu'(t) = mu(t) - mu(o, t) of all threads that run an operator, if a port takes it away from them."""
@@ -47,8 +49,26 @@ class Threads:
         list of float
             One element per new thread: its utilisation, which may be more than 1.
         """
-        shares = [self.below[operator].get(thread, 0.0) for thread in sorted(self.busy)]
+        below = self.below[operator]
+        shares = [below.get(thread, 0.0) * self.life.get(thread, 1.0) for thread in sorted(self.busy)]
         return [math.fsum(shares[first::new_threads]) for first in range(new_threads)]
+
+    def even(self, new_threads: int) -> float:
+        """Return what each thread would have to do if all, and some new ones, did as much.
+
+        Parameters
+        ----------
+        new_threads
+            How many threads there are more.
+
+        Returns
+        -------
+        float
+            A share of the time that each lives; 0 where nobody lives.
+        """
+        lives = {thread: self.life.get(thread, 1.0) for thread in self.busy}
+        work = math.fsum(share * lives[thread] for thread, share in self.busy.items())
+        return work / (math.fsum(lives.values()) + new_threads)
 
     def utility(self, operator: int, new_threads: int = 1) -> float:
         """Return U(o): what the busiest of the threads concerned has to do behind a port, and before it.

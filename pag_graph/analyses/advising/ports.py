@@ -135,13 +135,14 @@ class Ports:
             return Threads(
                 busy=nested.busy,
                 below={operator: nested.below[operator] for operator in self.candidates if operator in nested.below},
+                life=nested.life,
             )
         busy = {thread: bounds.likely for thread, bounds in self.work.busy.items()}
         utilisations = {
             operator: {thread: bounds.likely for thread, bounds in self.below[operator].items() if bounds.likely > 0}
             for operator in self.candidates
         }
-        return Threads(busy=busy, below=utilisations)
+        return Threads(busy=busy, below=utilisations, life=self.work.life_shares)
 
 
 def read_ports(

@@ -100,6 +100,16 @@ class ThreadWork:
         return self._sums(np.ones(len(self.rows.src), np.bool_))
 
     @cached_property
+    def longest_ns(self) -> int:
+        """The longest life, which is that of a new thread; at least 1."""
+        return max(self.life.values(), default=0) or 1
+
+    @property
+    def life_shares(self) -> dict[int, float]:
+        """Per thread: its life as a share of the longest."""
+        return {worker: life / self.longest_ns for worker, life in self.life.items()}
+
+    @cached_property
     def counted(self) -> Mapping[int, int]:
         """Per thread: nanoseconds in which it is utilised, mu(t) T(t)."""
         return self._sums(self.rows.counted)

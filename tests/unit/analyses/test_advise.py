@@ -300,6 +300,24 @@ def test_new_threads_have_numbers_of_their_own_where_workers_have_left(tmp_path:
     assert mu[2][1] == pytest.approx(0.4)
 
 
+def test_a_thread_that_was_there_for_a_while_fills_a_new_one_for_that_while(tmp_path: Path) -> None:
+    """Worker 1 works a tenth of the window, and has ended: all of its own life, but a tenth of that of a new thread."""
+    whole = "0 start 1 | 500 start 2 | 1000 stop 2 | 1000 stop 1 | 1000 end"
+    part = "0 start 1 | 0 start 2 | 100 stop 2 | 100 stop 1 | 100 exit"
+    pag = stated(tmp_path, whole, part)
+    [row] = [row for row in rows(pag, epoch=0) if row["operator"] == 2]
+    assert (row["utility"], row["utility_before"]) == (pytest.approx(0.6), 1)
+    assert row["reason"] != "utility"
+
+
+def test_more_workers_divide_what_there_was_to_do(tmp_path: Path) -> None:
+    """Two workers work all of their lives, but one of them was there for a tenth of the window."""
+    logs = ("0 start 1 | 5 send 0>0 | 1000 stop 1 | 1000 end", "0 start 1 | 5 send 0>1 | 100 stop 1 | 100 exit")
+    pag = built(draw(*logs), tmp_path, links={0: (1, 2)})
+    [wider] = [row for row in rows(pag, epoch=0) if row["kind"] == "widen"]
+    assert wider["utility"] == pytest.approx(1.1 / 2.1)
+
+
 def test_records_of_epochs_without_a_row_count_in_the_row_that_stands_for_them(tmp_path: Path) -> None:
     log = (
         "0 start 1 | 10 stop 1 | 100 end | 110 start 1 | 120 send 0>0 *8 | 130 stop 1 | 140 start 2 | 150 recv 0<0 *8"
