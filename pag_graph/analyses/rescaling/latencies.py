@@ -11,6 +11,7 @@ import polars as pl
 from pag_graph.analyses.rescaling.settled import LEAST, settling
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole, EventKind
+from pag_graph.store.trace_columns import FARTHEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,11 +52,16 @@ class Period(NamedTuple):
         Raises
         ------
         InvalidParameterError
-            If the period is not positive.
+            If the period is not positive, or input would be due at a time that no trace can have.
         """
         if self.period_ns < 1:
             message = f"The period is {self.period_ns} ns; it must be at least 1."
             raise InvalidParameterError(message)
+        for number in (0, int(epoch.max(initial=0))):
+            due_ns = self.first_ns + self.period_ns * number
+            if abs(due_ns) > FARTHEST_NS:
+                message = f"The input of epoch {number} would be due at {due_ns} ns; times lie within 2^62 ns."
+                raise InvalidParameterError(message, "Times count from the run's origin; `--first` is that of epoch 0.")
         return self.first_ns + self.period_ns * epoch
 
 

@@ -378,6 +378,9 @@ def test_numbers_that_make_no_sense_are_refused(pag: Pag, tmp_path: Path) -> Non
         api.rescale(pag, period_ns=0, first_ns=0)
     with pytest.raises(InvalidParameterError, match=r"Epoch 1 was complete .* before its input is said to be due"):
         api.rescale(pag, period_ns=PERIOD, first_ns=100 * PERIOD)
+    for period_ns, first_ns in ((1, -(2**63)), (1, -(2**70)), (2**62, -(2**62)), (2**64, 0)):
+        with pytest.raises(InvalidParameterError, match="would be due"):
+            api.rescale(pag, period_ns=period_ns, first_ns=first_ns)
     with pytest.raises(InvalidParameterError, match="cores"):
         api.rescale(pag, cores=0)
     with pytest.raises(InvalidParameterError, match="weight"):
