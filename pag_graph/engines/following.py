@@ -297,15 +297,17 @@ class Following:
             if ending is not None:
                 yield from self._last(follower, tail, ending)
                 return
-            if new and now - stepped >= self._every_s and (log := tail.log()) is not None:
+            due = now - stepped >= self._every_s
+            if new and (due or tail.full) and (log := tail.log()) is not None:
                 closed = follower.advance(tail.trace(), log)
                 self._closed_ns = time.time_ns()
                 self._note(follower, tail)
                 tail.forget(follower.done)
-                stepped, new = now, False
+                # What is not committed yet is new until it is time.
+                stepped, new = now if due else stepped, not due
                 moved = now if closed else moved
                 late = follower.closed > 0 and now - committed >= COMMIT_AFTER_S
-                if closed or follower.answers or tail.complete or (late and follower.pending):
+                if due and (closed or follower.answers or tail.complete or (late and follower.pending)):
                     yield self._commit(follower, tail)
                     self._remove(follower)
                     committed = time.monotonic()

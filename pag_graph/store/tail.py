@@ -134,6 +134,11 @@ class Tail:
         return bool(self._waiting)
 
     @property
+    def full(self) -> bool:
+        """Whether a portion is read, so that a look reads no more before `forget` is called."""
+        return self._portion is not None and self._fresh >= self._portion
+
+    @property
     def _ended(self) -> bool:
         """Whether the source has ended."""
         return self._trace is not None and self._trace.meta.complete
@@ -187,7 +192,7 @@ class Tail:
         before = self.rows
         # In this order: what is complete is all there.
         self._notice(now_ns)
-        while self._waiting and (self._portion is None or self._fresh < self._portion):
+        while self._waiting and not self.full:
             self._take(self._next(), now_ns)
         return described or self.rows > before
 

@@ -90,20 +90,24 @@ def test_epochs_are_committed_as_they_close(tmp_path: Path) -> None:
     assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
 
 
-def test_what_has_piled_up_is_committed_portion_by_portion(tmp_path: Path) -> None:
-    growing = GrowingTrace.of(pag_graph.samples.path("bfs"), tmp_path / "trace")
-    files = 40
-    for number in range(1, files):
+def piled_up(path: Path) -> GrowingTrace:
+    """Write a trace of 63,878 events in 80 files."""
+    growing = GrowingTrace.of(pag_graph.samples.path("bfs"), path)
+    for number in range(1, 40):
         for worker, rows in enumerate((32_866, 31_012)):
-            growing.write(worker, rows * number // files)
+            growing.write(worker, rows * number // 40)
     growing.finish()
+    return growing
+
+
+@pytest.mark.parametrize(("commit_every_s", "commits"), [(0, 4), (3_600, 2)])
+def test_what_has_piled_up_is_worked_on_in_portions(tmp_path: Path, commit_every_s: float, commits: int) -> None:
+    growing = piled_up(tmp_path / "trace")
+    looks = Program(iter([lambda: None] * 50))
     # So little memory: 20,000 events at a time.
-    following = Following(growing.path, tmp_path / "store", commit_every_s=0, memory_bytes=1)
-    commits = list(following.commits())
-    assert following.report.ending == "complete"
-    assert len(commits) == 4
-    closed = [len(commit.closed) for commit in commits[:3]]
-    assert max(closed) < 2 * min(closed)
+    following = Following(growing.path, tmp_path / "store", commit_every_s=commit_every_s, memory_bytes=1, stop=looks)
+    made = list(following.commits())
+    assert (following.report.ending, len(made)) == ("complete", commits)
     api.build(growing.path, tmp_path / "once", engine="local")
     assert differences(committed(tmp_path / "store"), committed(tmp_path / "once")) == ""
 
