@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&])")
 
+FARTHEST_NS = 2**62
+"""Limit of clocks and offsets, in the year 2116: the sum of two is still an int64."""
+
 NO_TEXT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
 """What text files should not hold: control characters except tabs and line feeds; marks that reverse direction."""
 FORMULA = r"^[=+\-@'\t\n\uff1d\uff0b\uff0d\uff20]"

@@ -24,6 +24,7 @@ from pag_graph.errors import InvalidParameterError, StoreError
 from pag_graph.model.enums import Severity
 from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.tables import PAG_FINDINGS, TRACE_EVENTS
+from pag_graph.model.units import FARTHEST_NS
 from pag_graph.sources.wire.frames import SCHEME, Hello
 from pag_graph.sources.wire.send import Portion, Sender
 from pag_graph.store.access import read_token
@@ -32,7 +33,7 @@ from pag_graph.store.in_place import refusals, whole_folder
 from pag_graph.store.log import TraceLog, column
 from pag_graph.store.meta import write_meta
 from pag_graph.store.trace import Trace, check_trace_place, write_table
-from pag_graph.store.trace_columns import FARTHEST_NS, conform
+from pag_graph.store.trace_columns import conform
 from pag_graph.store.trace_files import EVENTS, FINDINGS, INPUTS, META
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import PAG_FINDINGS, TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
+from pag_graph.model.units import FARTHEST_NS
 from pag_graph.store.findings import no_findings
 from pag_graph.store.meta import TraceMeta, read_meta
-from pag_graph.store.trace_columns import FARTHEST_NS, cast, check_columns, check_nulls, completed
+from pag_graph.store.trace_columns import cast, check_columns, check_nulls, completed
 from pag_graph.store.trace_files import CONVERT_AGAIN, DAMAGE, FINDINGS, META, changed_files, unreadable
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.store.trace_columns import FARTHEST_NS, MOST_COUNT
+from pag_graph.model.units import FARTHEST_NS
+from pag_graph.store.trace_columns import MOST_COUNT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

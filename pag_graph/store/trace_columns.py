@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 MOST_COUNT = 2**53
 """Limit of epochs and of counts: up to there every reader of JSON knows integers exactly."""
-FARTHEST_NS = 2**62
-"""Limit of clocks and offsets, in the year 2116: the sum of two is still an int64."""
 LIMITS = {
     "operator": 2**62,
     "channel": 2**62,

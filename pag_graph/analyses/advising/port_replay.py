@@ -44,6 +44,10 @@ costs: memory that one thread asks for and another one gives back comes from the
 record 1.1 to 2.2 us were measured, with 512 bytes nothing that could be seen (`docs/advice.md`)."""
 
 
+_FARTHEST_NS = 2**60
+"""More than all hand-overs of a window take; waits, and what threads lose, fit into an int64 beside each other."""
+
+
 class Transfer(NamedTuple):
     """What a hand-over to another thread takes, at least and at most: nanoseconds, and more for every record."""
 
@@ -115,13 +119,16 @@ class Replay:
         low = max(shortest, int(graph.replay(weight)[graph.end]) - graph.window.start_ns)
         if not len(chains.work):
             return Bound(low, low, low, low, 0, by_cores > 0 and low == by_cores)
-        least_wait, longest_wait = self._transfers(chains, transfer)
+        # However much it is, what all hand-overs cost together is a number of nanoseconds that an int64 holds.
+        most_ns = _FARTHEST_NS // (len(chains.work) + 1)
+        least_wait, longest_wait = (np.minimum(wait, most_ns) for wait in self._transfers(chains, transfer))
         wider = _Wider(graph, chains, self.completed)
         middle = np.rint((least_wait + longest_wait) / 2).astype(np.int64)
         late_ns = np.rint(longest_wait).astype(np.int64) + self.wake_up_ns
         occupied = np.where(chains.handed, np.minimum(np.rint(longest_wait), OCCUPIED_NS), 0).astype(np.int64)
         nothing = np.zeros_like(middle)
-        memory = OWNING_NS * chains.records * chains.handed if moved.owning and transfer is None else nothing
+        owned_ns = np.minimum(chains.records, most_ns // OWNING_NS) * OWNING_NS * chains.handed
+        memory = owned_ns if moved.owning and transfer is None else nothing
         instant, predicted, high = (
             max(shortest, wider.replayed(weight, costs))
             for costs in (

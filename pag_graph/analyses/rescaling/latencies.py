@@ -11,7 +11,7 @@ import polars as pl
 from pag_graph.analyses.rescaling.settled import LEAST, settling
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole, EventKind
-from pag_graph.store.trace_columns import FARTHEST_NS
+from pag_graph.model.units import FARTHEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.errors import MissingColumnError, TraceFormatError
+from pag_graph.model.units import FARTHEST_NS
 from pag_graph.sources.activities.table_columns import COUNT, TEXT, TIME, Source, Table, schema
-from pag_graph.store.trace_columns import FARTHEST_NS, MOST_COUNT
+from pag_graph.store.trace_columns import MOST_COUNT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -287,6 +287,30 @@ def test_what_another_worker_did_counts_once_its_step_is_over(tmp_path: Path) ->
     assert found.told(np.array([0, 0, 1, 1]), np.array([0, 11, 5, 25])).tolist() == [10, 30, 5, 35]
 
 
+@pytest.mark.parametrize(
+    "costs", [{"transfer": "0:9000000000s"}, {"transfer": "0:4000000000s"}, {"record_transfer": "0:9000000000s"}]
+)
+def test_costs_that_no_hand_over_has_do_not_wrap_around(diamond: Pag, chain: Pag, costs: dict[str, str]) -> None:
+    for pag in (diamond, chain):
+        found = [row for row in rows(pag, **costs) if row["kind"] == "port" and row["high_ns"] is not None]
+        assert found
+        assert all(row["low_ns"] <= row["predicted_ns"] <= row["high_ns"] for row in found)
+        # Nobody counts records of the chain, so none of them costs anything.
+        assert pag is chain or not any(row["verdict"] == "insert" for row in found)
+
+
+def test_records_without_number_do_not_wrap_around(tmp_path: Path) -> None:
+    many = 2**53 - 1
+    log = " | ".join(
+        f"{t} start 1 | {t + 1} send 21>0 #{t} *{many} | {t + 2} stop 1"
+        f" | {t + 3} start 2 | {t + 4} recv 21<0 #{t} *{many} | {t + 60} stop 2"
+        for t in range(0, 6_000, 60)
+    )
+    pag = built(draw(f"{log} | 6000 end"), tmp_path, links={21: (1, 2)}, types={21: "Vec<(String, Vec<u8>)>"})
+    [row] = [row for row in rows(pag, epoch=0) if row["operator"] == 2]
+    assert row["low_ns"] <= row["predicted_ns"] < 2**59 < row["high_ns"]
+
+
 def test_new_threads_have_numbers_of_their_own_where_workers_have_left(tmp_path: Path) -> None:
     """Worker 0 is gone in the window, and worker 2 has all the work."""
     first = "0 start 1 | 10 stop 1 | 100 end"
