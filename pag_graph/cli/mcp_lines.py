@@ -30,12 +30,23 @@ class AnsweringServer(MCPServer[Any]):
     """A server that also answers lines of its input that are no message; its base class says nothing to them."""
 
     async def run_stdio_async(self) -> None:
-        """Serve standard input/output until the input ends."""
-        async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as tasks:
-            sound, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-            tasks.start_soon(_pass_on, incoming, sound, outgoing)
-            server = self._lowlevel_server
-            await server.run(messages, outgoing, server.create_initialization_options())
+        """Serve standard input/output until the input ends.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads the answers any more.
+        """
+        try:
+            async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as tasks:
+                sound, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+                tasks.start_soon(_pass_on, incoming, sound, outgoing)
+                server = self._lowlevel_server
+                await server.run(messages, outgoing, server.create_initialization_options())
+        except BaseExceptionGroup as group:
+            if group.split(BrokenPipeError)[1] is None:
+                raise BrokenPipeError from group
+            raise
 
 
 async def _pass_on(

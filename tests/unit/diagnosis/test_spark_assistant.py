@@ -7,7 +7,9 @@ import copy
 import json
 import random
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +223,33 @@ REFUSED: list[tuple[bytes, int | str | None, int]] = [
     (b'{"jsonrpc":"2.0","id":12,"method":5}', 12, -32600),
     (b'{"jsonrpc":"2.0","id":13,"method":"ping","params":[1]}', 13, -32600),
 ]
+
+
+@pytest.mark.parametrize("line", [b"no JSON", b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}'])
+def test_a_server_whose_answers_nobody_reads_ends_quietly(line: bytes) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    command = [sys.executable, "-c", "from pag_graph.cli.app import main; main()", "mcp", "--root", str(LOGS)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env={"PYTHONPATH": ":".join(filter(None, sys.path))}, **pipes) as server:
+        try:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            assert server.stderr is not None
+            server.stdin.write(json.dumps(first).encode() + b"\n")
+            server.stdin.flush()
+            assert server.stdout.readline()
+            server.stdout.close()
+            server.stdin.write(line + b"\n")
+            server.stdin.flush()
+            # It answers before it hears that nothing more comes.
+            time.sleep(1)
+            server.stdin.close()
+            assert server.wait(60) == 0
+            assert server.stderr.read() == b""
+        finally:
+            server.kill()
 
 
 def test_lines_that_are_no_message_are_answered() -> None:
