@@ -17,6 +17,7 @@ import json
 import re
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from pag_graph.sources.spark.logfiles import LogFiles
 
-__all__ = ["FACTS", "Counted", "answered", "compare", "count_log"]
+__all__ = ["FACTS", "Counted", "answered", "compare", "count_log", "logs_below"]
 
 FACTS = ("span_ms", "jobs", "tasks", "failed", "run_ms", "gc_ms", "spilled_bytes", "read_bytes", "written_bytes")
 """What is compared."""
@@ -234,20 +235,34 @@ def compare(told: dict[str, int], counted: Counted) -> dict[str, tuple[int, int,
     return rows
 
 
+def logs_below(folder: Path) -> list[LogFiles]:
+    """Return the logs in a folder and in all below it, each once; folders may hold none.
+
+    Parameters
+    ----------
+    folder
+        What holds logs beside other files.
+    """
+    from pag_graph.errors import TraceFormatError
+    from pag_graph.sources.spark.logfiles import find_logs
+
+    logs: dict[tuple[Path, ...], LogFiles] = {}
+    for place in sorted({path.parent for path in folder.rglob("*") if path.is_file()}):
+        with suppress(TraceFormatError):
+            logs |= {log.files: log for log in find_logs(place)}
+    return list(logs.values())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare all logs below a folder, and say where they differ and why."""
     from pag_graph.errors import PagGraphError
-    from pag_graph.sources.spark.logfiles import find_logs
 
     parser = argparse.ArgumentParser(prog="python -m bench.spark_public", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
-    files = sorted(path for path in options.folder.rglob("*") if path.is_file())
-    folders = sorted({path.parent for path in files})
-    logs = {log.files: log for folder in folders for log in find_logs(folder)}
     equal = explained = unequal = unread = 0
     reasons: Counter[str] = Counter()
-    for log in logs.values():
+    for log in logs_below(options.folder):
         try:
             counted = count_log(log.files)
             rows = answered(log, counted)

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.spark_public import _events
+from bench.spark_public import _events, logs_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -256,10 +256,12 @@ def _stage(log: Recount, cause: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _tiny_tasks(log: Recount, cause: dict[str, Any]) -> Checked:
-    stage_tasks = _stage(log, cause)
-    median = int(statistics.median(_work_and_gc(task)[0] for task in stage_tasks))
+    ends = [task for stage in cause["signal"]["stages"] for task in log.tasks[stage, 0]]
+    # A task whose output was lost ends again, as resubmitted; the first of its ends counts.
+    tasks = {task["Task Info"]["Task ID"]: task for task in reversed(ends)}
+    median = int(statistics.median(_work_and_gc(task)[0] for task in tasks.values()))
     return [
-        ("tasks", cause["signal"]["tasks"], len(stage_tasks)),
+        ("tasks", cause["signal"]["tasks"], len(tasks)),
         ("median_work_ns", cause["signal"]["median_work_ns"], median),
     ]
 
@@ -403,7 +405,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Count the evidence of all causes in the logs below a folder, and say where it is another."""
     from pag_graph.diagnosis.spark.causes import diagnose
     from pag_graph.sources.spark.convert import map_log
-    from pag_graph.sources.spark.logfiles import find_logs
     from pag_graph.sources.spark.reader import read_log
 
     parser = argparse.ArgumentParser(
@@ -411,11 +412,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args(arguments).folder
-    folders = sorted({path.parent for path in folder.rglob("*") if path.is_file()})
-    logs = {log.files: log for place in folders for log in find_logs(place)}
     counted_again, alone = Counter[str](), Counter[str]()
     numbers = wrong = 0
-    for log in logs.values():
+    logs = logs_below(folder)
+    for log in logs:
         causes = [cause.facts() for cause in diagnose(map_log(read_log(log)).schedule).causes]
         counted = Recount(log.files) if causes else None
         for cause in causes:

@@ -108,7 +108,13 @@ def _cause(
         "rows": node.rows,
         "stages": sorted({key[0] for key in executing}),
     }
-    traps = ("Whether the function computes or waits is not in the log.", "Python overlaps the JVM's own work.")
+    traps: tuple[str, ...] = (
+        "Whether the function computes or waits is not in the log.",
+        "Python overlaps the JVM's own work.",
+    )
+    if not timed:
+        # Its timers come with the end of what Python returns, which a limit does not wait for.
+        traps = (*traps, "The start of Python's workers counts as well: of few rows that take long it is most.")
     changes = tuple(proposed)
     facts = {"signal": signal, "changes": changes, "traps": traps, "changed": changed, "modelled": not timed}
     return look.cause("python_udf", saved, text, stage=worst[0], bound=True, **facts)

@@ -241,7 +241,9 @@ def not_recorded(log: SparkLog, plans: PlanView) -> list[NotRecorded]:
         missing.append(_missing("which blocks of a cache were evicted", "spark.eventLog.logBlockUpdates.enabled"))
     python = [node for node in plans if PYTHON.fullmatch(node.name) and node.updates]
     if python and not any(node.has(EXECUTES) for node in python):
-        missing.append(_missing("how long Python code ran", None, "; Spark 4 times it"))
+        missing.append(
+            _missing("how long Python code ran", None, "; Spark 4 times it, unless a limit ends the tasks early")
+        )
     if log.progress.height:
         missing.append(_missing("which interval between batches a stream was asked for", None))
     return missing

@@ -25,8 +25,8 @@ class Accumulators:
         """Those that belong to a plan node."""
         self.odd_values = 0
         """Values that are no numbers; they are left out."""
-        self._sums: dict[tuple[int, int], dict[int, int]] = {}
-        self._counts: dict[tuple[int, int], dict[int, int]] = {}
+        self._sums: dict[tuple[int, int], dict[int, list[int]]] = {}
+        """Per stage attempt and accumulator: the sum of the updates, and how many tasks changed it."""
         self._totals: dict[tuple[int, int, int], int] = {}
 
     def add_task(self, stage: int, attempt: int, items: Any) -> None:
@@ -42,8 +42,6 @@ class Accumulators:
         sums = self._sums.get((stage, attempt))
         if sums is None:
             sums = self._sums[stage, attempt] = {}
-            self._counts[stage, attempt] = {}
-        counts = self._counts[stage, attempt]
         try:
             for accumulable in items:
                 # Adaptive execution can tell of a plan only after its first stages ran.
@@ -51,9 +49,12 @@ class Accumulators:
                     number, update = accumulable["ID"], accumulable.get("Update")
                     if update is not None:
                         added = int(update)
-                        sums[number] = sums.get(number, 0) + added
-                        if added:
-                            counts[number] = counts.get(number, 0) + 1
+                        so_far = sums.get(number)
+                        if so_far is None:
+                            sums[number] = [added, 1 if added else 0]
+                        elif added:
+                            so_far[0] += added
+                            so_far[1] += 1
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             self.odd_values += 1
 
@@ -81,11 +82,15 @@ class Accumulators:
         ``value`` is the sum of the updates, and ``updates`` how many tasks changed it; where no task states any, they
         are the total and null.
         """
-        sums = {(*key, number): added for key, stage_sums in self._sums.items() for number, added in stage_sums.items()}
-        for (stage, attempt, number), added in (sums or self._totals).items():
+        sums: dict[tuple[int, int, int], tuple[int, int | None]] = {
+            (*key, number): (added, updates)
+            for key, stage_sums in self._sums.items()
+            for number, (added, updates) in stage_sums.items()
+        }
+        totals = {key: (total, None) for key, total in self._totals.items()}
+        for (stage, attempt, number), (added, updates) in (sums or totals).items():
             if number not in self.wanted:
                 continue
             bounded = max(-LARGEST, min(added, LARGEST))
-            updates = self._counts[stage, attempt].get(number, 0) if sums else None
             metric = {"stage": stage, "stage_attempt": attempt, "accumulator": number, "value": bounded}
             yield metric | {"updates": updates}

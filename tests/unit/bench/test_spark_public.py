@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.spark_public import FACTS, answered, compare, count_log
+from bench.spark_public import FACTS, answered, compare, count_log, logs_below, main
 from pag_graph.sources.spark.logfiles import LogFiles, find_logs
 from tests.support.spark_logs import EventLog
 
@@ -35,3 +35,17 @@ def test_a_rule_explains_what_is_cut_and_nothing_else(tmp_path: Path) -> None:
     assert compare(told, counted)["gc_ms"] == (100_000_000, 170_000_000, 0)
     assert compare(told | {"run_ns": 99_000_000, "jobs": 2}, counted)["run_ms"][2] == -1_000_000
     assert compare(told | {"jobs": 2}, counted)["jobs"] == (2, 1, 1)
+
+
+def test_logs_lie_below_folders_that_hold_other_things(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log4j.properties").write_text("level=info")
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "expected/rows.csv").write_text("a,b\n")
+    for place in ("events", "events/more"):
+        (tmp_path / place).mkdir()
+        written = EventLog(cores=[1]).job(0, 100, [0]).stage(0, 100, tasks=1).task(0, 0, "0", 100, 200, run=50)
+        written.stage_done(0, 201).job_done(0, 202).end(300).write(tmp_path / place / "app")
+    found = [log.files for log in logs_below(tmp_path)]
+    assert found == [(tmp_path / "events/app",), (tmp_path / "events/more/app",)]
+    assert main([str(tmp_path)]) == 0
+    assert "2 logs: 2 equal, 0 explained, 0 not; 0 are no logs" in capsys.readouterr().out

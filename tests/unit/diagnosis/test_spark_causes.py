@@ -321,6 +321,33 @@ def test_more_partitions_are_advised_only_where_there_can_be_more(log: EventLog,
     assert ("at least as many as there are cores" in found.causes[0].advice) is (cause == "too_few_partitions")
 
 
+def python_of_few_rows(*, timed: bool) -> EventLog:
+    """Two tasks that each wait nine of ten seconds for Python, of which a limit takes the first rows only."""
+    executes = {"name": "time to execute Python code", "accumulatorId": 9, "metricType": "timing"}
+    rows = {"name": "number of output rows", "accumulatorId": 1, "metricType": "sum"}
+    node = {"nodeName": "ArrowEvalPython", "simpleString": "", "children": [], "metrics": [rows, executes]}
+    log = EventLog(cores=[1, 1])
+    log.add(f"{SQL}SQLExecutionStart", executionId=0, description="", time=ORIGIN_MS + 500, sparkPlanInfo=node)
+    log.job(0, 1000, [0], spark_sql_execution_id="0").stage(0, 1000, tasks=2)
+    for index in range(2):
+        log.task(0, index, str(index), 1010, 11_010, run=10_000)
+        log.events[-1]["Task Metrics"]["Executor CPU Time"] = 1000 * MS
+        items = [{"ID": 1, "Update": "500", "Metadata": "sql"}]
+        items += [{"ID": 9, "Update": "9000", "Metadata": "sql"}] if timed else []
+        log.events[-1]["Task Info"]["Accumulables"] = items
+    return log.stage_done(0, 11_010).job_done(0, 11_020).end(11_030)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_where_python_is_not_timed_the_start_of_its_workers_is_said_to_count(tmp_path: Path, *, timed: bool) -> None:
+    found = diagnosis_of(python_of_few_rows(timed=timed), tmp_path)
+    cause = only(found, "python_udf")
+    assert cause.saved_ns == pytest.approx(9000 * MS, rel=0.01)
+    assert cause.facts()["class"] == ("M" if timed else "B")
+    assert any("start of Python's workers" in trap for trap in cause.traps) is not timed
+    assert any("unless a limit ends the tasks early" in each.text for each in found.not_recorded) is not timed
+
+
 # --- Failures ---------------------------------------------------------------------------------------------------------
 
 
