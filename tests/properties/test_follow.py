@@ -49,12 +49,13 @@ class Watched:
         self.follower = Follower(self.store, kept, slice_events=self.slice_events)
         self.tail = Tail(self.source, self.follower.done, portion=self.portion)
 
-    def step(self, *, commit: bool, show: bool = False) -> None:
-        """Look, fold, and commit if an epoch was closed."""
+    def step(self, *, commit: bool) -> None:
+        """Look, fold, and commit if an epoch was closed; at the end whatever there is."""
         self.tail.look(now_ns=0)
         log = self.tail.log()
         if log is None:
             return
+        show = self.tail.complete
         closed = self.follower.advance(self.tail.trace(), log, show=show)
         self.tail.forget(self.follower.done)
         if show or (closed and commit):
@@ -91,10 +92,8 @@ def follow_anyhow(trace: SmallTrace, place: Path, slice_events: int, data: st.Da
         elif then != "w":
             watched.step(commit=then == "c")
     growing.finish()
-    watched.tail.look(now_ns=0)
     while not watched.tail.complete:
         watched.step(commit=data.draw(st.booleans()))
-    watched.step(commit=True, show=True)
     return watched
 
 
