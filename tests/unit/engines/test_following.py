@@ -101,10 +101,13 @@ def piled_up(path: Path) -> GrowingTrace:
 
 
 @pytest.mark.parametrize(("commit_every_s", "commits"), [(0, 4), (3_600, 2)])
-def test_what_has_piled_up_is_worked_on_in_portions(tmp_path: Path, commit_every_s: float, commits: int) -> None:
+def test_what_has_piled_up_is_worked_on_in_portions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_every_s: float, commits: int
+) -> None:
+    # So little memory: 20,000 events before a step.
+    monkeypatch.setattr("pag_graph.engines.following.FEWEST_EVENTS", 5_000)
     growing = piled_up(tmp_path / "trace")
     looks = Program(iter([lambda: None] * 50))
-    # So little memory: 20,000 events at a time.
     following = Following(growing.path, tmp_path / "store", commit_every_s=commit_every_s, memory_bytes=1, stop=looks)
     made = list(following.commits())
     assert (following.report.ending, len(made)) == ("complete", commits)
