@@ -342,16 +342,9 @@ class Tail:
             after = number
             while True:
                 there = (folder / (name := f"{stem}{after:0{width}}.parquet")).exists()
-                newest = self._newest.get(stem)
                 # In this order: what the last one has when the next one is there is all that it ever has.
-                waits = newest is not None and newest.name == next(iter(self._waiting.get(stem, ())), None)
-                if (
-                    after == number
-                    and newest is not None
-                    and not waits
-                    and _stamp(folder / newest.name) != newest.stamp
-                ):
-                    yield newest.name
+                if after == number and (grown := self._grown(stem, folder)) is not None:
+                    yield grown
                 if not there:
                     break
                 if name not in self._taken:
@@ -359,6 +352,13 @@ class Tail:
                     yield name
                 after += 1
             self._series[stem] = (after, width)
+
+    def _grown(self, stem: str, folder: Path) -> str | None:
+        """Return the name of the last file of a series that was read, if it has changed since and does not wait yet."""
+        newest, waiting = self._newest.get(stem), self._waiting.get(stem)
+        if newest is None or (waiting and waiting[0] == newest.name):
+            return None
+        return newest.name if _stamp(folder / newest.name) != newest.stamp else None
 
     def _listed(self, folder: Path, now_ns: int) -> Iterator[str]:
         """List the folder: series that are new begin; when the trace is complete, what is in none is taken too."""
