@@ -156,9 +156,7 @@ def labels(run: Run, epochs: I64) -> tuple[I64, I64]:
     ended = run.epochs["end_ns"][-1] >= run.end_ns
     last = np.iinfo(np.int64).max if ended else epoch_ids[-1]
     rows = places(epoch_ids, epochs)
-    removed = run.info.removed
-    first = np.iinfo(np.int64).min if removed is None else removed.last_epoch + 1
-    low = np.append(first, epoch_ids[:-1] + 1)
+    low = np.append(_lowest_label(run), epoch_ids[:-1] + 1)
     high = np.append(epoch_ids[:-1], last)
     return low[rows], high[rows]
 
@@ -180,11 +178,15 @@ def first_label(run: Run, epoch: int) -> int:
     """
     if run.epochs_are_islands:
         return epoch
+    epoch_ids = run.epochs["epoch"].to_numpy()
+    earlier = epoch_ids[epoch_ids < epoch]
+    return min(epoch, int(earlier.max()) + 1 if len(earlier) else _lowest_label(run))
+
+
+def _lowest_label(run: Run) -> int:
+    """Return the first epoch that is counted with the first row."""
     removed = run.info.removed
-    before = run.epochs.filter(pl.col("epoch") < epoch)["epoch"].max()
-    if before is None and removed is not None:
-        before = removed.last_epoch
-    return int(np.iinfo(np.int64).min) if before is None else min(epoch, int(before) + 1)  # type: ignore[arg-type]
+    return int(np.iinfo(np.int64).min) if removed is None else removed.last_epoch + 1
 
 
 def rows_of(run: Run, epochs: I64, of_events: I64) -> I64:
