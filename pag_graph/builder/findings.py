@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 
+_COMES_BACK = "what was open at the exit ended there; the time up to the next event is unknown"
+
 # --- Rows of one worker -----------------------------------------------------------------------------------------------
 
 
@@ -71,7 +73,7 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
         Remark("stop_without_start", warning, "ignored; the time before it has the type of what was open", stray_stop),
         Remark("stop_of_outer_activation", warning, "closed the activations inside it as well", stop_of_outer),
     ]
-    # An activation that is open before missing rows has no stop after them.
+    # An activation that is open before missing rows, or at an exit, has no stop after them.
     not_stopped = np.flatnonzero((judged.trouble == CUT_BY_GAP) | ((judged.trouble == OPEN) & rows.ends_log))
     remarks_of_worker.append(
         Remark("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", not_stopped)
@@ -85,15 +87,13 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
         Remark("application_of_other_type", warning, "typed application", _of_other_type(rows)),
         *wait_rules(plan.rules).extra_findings(rows, survey, judged),
     ]
-    alive = rows.rows if rows.ends_log else rows.rows + 1
-    early_exits = np.flatnonzero(rows.kind[: max(alive - 1, 0)] == EXIT)
-    remarks_of_worker.append(Remark("exit_before_last_event", warning, "ignored; the worker goes on", early_exits))
+    early_exits = np.flatnonzero(rows.kind[: max(rows.rows - int(rows.ends_log), 0)] == EXIT)
+    remarks_of_worker.append(Remark("exit_before_last_event", warning, _COMES_BACK, early_exits))
     tables = [_of_remark(plan, rows, remark) for remark in remarks_of_worker if len(remark.rows)]
     if len(negative):
         transfer = rows.t[negative] - rows.sent[np.searchsorted(rows.reads, negative)]
         remark = Remark("negative_transfer", warning, "kept and flagged; it ends no wait", negative)
-        zero = np.zeros(len(negative), np.int64)
-        tables.append(_of_remark(plan, rows, remark, observed=transfer, limit=zero, unit="ns"))
+        tables.append(_of_remark(plan, rows, remark, observed=transfer, limit=np.zeros_like(transfer), unit="ns"))
     return tables
 
 
@@ -112,29 +112,25 @@ def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table,
     decided, undecided
         Whether what follows the exit is decided: if not, the next append finds it again.
     """
-    back = [
-        w
-        for w, worker_state in begin.workers.items()
-        if worker_state.exit_ns is not None and plan.log.rows_of(w) > worker_state.rows
-    ]
+    ended = {worker: state for worker, state in begin.workers.items() if state.exit_ns is not None}
+    back = [worker for worker, state in ended.items() if plan.log.rows_of(worker) > state.rows]
 
     def finding_of(workers: list[int]) -> pa.Table:
         if not workers:
             return no_findings()
-        states = [begin.workers[worker] for worker in workers]
-        rows = np.array([state.rows for state in states], np.int64)
+        rows = np.array([ended[worker].rows for worker in workers], np.int64)
         return findings(
             "exit_before_last_event",
             Severity.WARNING,
-            "ignored; the worker goes on",
+            _COMES_BACK,
             rows=len(workers),
             worker=workers,
             vertex=np.array(workers, np.int64) << POSITION_BITS | 2 * rows,
-            seq=[state.last_row.seq if state.last_row else 0 for state in states],
+            seq=[row.seq if (row := ended[worker].last_row) else 0 for worker in workers],
             file=plan.log.files_of(np.array(workers, np.int64), rows - 1),
         )
 
-    decided = [worker for worker in back if now.worker(worker).rows > begin.workers[worker].rows]
+    decided = [worker for worker in back if now.worker(worker).rows > ended[worker].rows]
     return finding_of(decided), finding_of([worker for worker in back if worker not in decided])
 
 
@@ -179,7 +175,11 @@ def never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, before: Worke
     to_the_end = "goes on to the end of the worker's log"
     activity, application = "activation_not_stopped", "application_not_stopped"
     stacks: list[tuple[str, Stack, str]] = [
-        (application, cut_by_gaps(rows, before.applications), "ends where rows of the worker's log are missing")
+        (
+            application,
+            cut_by_gaps(rows, before.applications),
+            "ends where rows of the worker's log are missing, or at its exit",
+        )
     ]
     if rows.ends_run:
         stacks.append((activity, still_open(before.activities, survey.marks), to_the_end))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pag_graph.builder.reading import KINDS, read_columns, rows_after_gaps
+from pag_graph.builder.reading import KINDS, read_columns, rows_after_breaks
 from pag_graph.kernels.applications import applications
 from pag_graph.rules.polling import pauses_of
 from pag_graph.rules.rows import PolledRows, application_marks
@@ -55,7 +55,7 @@ def pause_begins(log: TraceLog, worker: int, start: int, clock: Clock, sought: S
     no_rows = np.empty(0, np.int64)
     begins_of_blocks, open_applications, first = [no_rows], no_rows, start
     for block, is_whole in _blocks(log, worker, start):
-        gaps = rows_after_gaps(block["seq"]) if sought.gapless else no_rows
+        gaps = rows_after_breaks(block["kind"], block["seq"], gapless=sought.gapless)
         rows = PolledRows(block["kind"], clock.common(block["t_ns"]), block["operator"], gaps)
         begins, rows_done = pauses_of(rows, sought.pause_ns)
         end = len(block["kind"]) if is_whole else rows_done

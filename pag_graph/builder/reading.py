@@ -12,7 +12,7 @@ from pag_graph.kernels import ABSENT, NEVER
 from pag_graph.kernels.activations import OTHER
 from pag_graph.kernels.decoding import decode, fill_absent, in_order, widen
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.rules.rows import KIND_CODES
+from pag_graph.rules.rows import EXIT, KIND_CODES
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
 from pag_graph.store.trace_columns import LIMITS, MOMENTS, VOCABULARIES
 
@@ -190,19 +190,24 @@ def check_order(trace: Trace, log: TraceLog, worker: int, low: int, high: int, c
     check_events(trace, table, previous=before)
 
 
-def rows_after_gaps(seq: I64) -> I64:
-    """Return the rows right before which numbers are missing.
+def rows_after_breaks(kind: I8, seq: I64, *, gapless: bool) -> I64:
+    """Return the rows of a worker that begin anew: what was open before them has ended.
 
     Parameters
     ----------
+    kind
+        Kernel codes of consecutive rows.
     seq
-        Numbers of the rows of one worker, ascending, where its source counts events without gaps.
+        Their numbers, ascending.
+    gapless
+        Whether rows are missing where numbers are (`TraceMeta.gapless`).
 
     Returns
     -------
     array of int
-        Places of such rows, ascending. O(rows); O(1) where nothing is missing.
+        Places of the rows that follow missing ones, or the worker's exit, ascending. O(rows).
     """
-    if not len(seq) or seq[-1] - seq[0] == len(seq) - 1:
-        return np.empty(0, np.int64)
-    return np.flatnonzero(np.diff(seq) != 1) + 1
+    is_break = kind[:-1] == EXIT
+    if gapless and len(seq) and seq[-1] - seq[0] != len(seq) - 1:
+        is_break |= np.diff(seq) != 1
+    return np.flatnonzero(is_break) + 1

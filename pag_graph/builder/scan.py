@@ -11,7 +11,7 @@ from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.epochs import EpochRows
 from pag_graph.builder.match import apply_stitched, match
 from pag_graph.builder.plan import check_memory
-from pag_graph.builder.reading import check_order, nothing, read_columns, rows_after_gaps
+from pag_graph.builder.reading import check_order, nothing, read_columns, rows_after_breaks
 from pag_graph.builder.state import RowAt, SliceScan, Spawn, VertexAt, WorkerScan, still_open
 from pag_graph.errors import TraceFormatError
 from pag_graph.kernels import NEVER, epochs
@@ -179,8 +179,9 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, with_details: bool = T
     columns = {name: values[low - first :] for name, values in table.items()}
     if not with_details:
         columns |= dict.fromkeys(_DETAILS, nothing(high - low))
-    kind = np.empty(high - low, np.int8)
-    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, kind)
+    # With the row before.
+    kind = np.empty(high - first, np.int8)
+    decode(table["kind"], _ALL_THERE, 0, CODE_OF_LABEL, kind)
     ends_log = high == plan.log.rows_of(worker)
     return WorkerRows(
         worker=worker,
@@ -192,7 +193,7 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, with_details: bool = T
         seq=columns["seq"],
         epoch=columns["epoch"],
         t=plan.clocks[worker].common(columns["t_ns"]),
-        kind=kind,
+        kind=kind[low - first :],
         label=columns["kind"],
         operator=columns["operator"],
         channel=columns["channel"],
@@ -203,7 +204,7 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, with_details: bool = T
         timeout=columns["timeout_ns"],
         activity=columns.get("activity", _NONE),
         inferred=columns.get("inferred", _NONE),
-        gaps=rows_after_gaps(table["seq"]) - (low - first) if plan.trace.meta.gapless else _NO_TIMES,
+        gaps=rows_after_breaks(kind, table["seq"], gapless=plan.trace.meta.gapless) - (low - first),
         arrived=_arrivals(plan, worker, columns),
     )
 

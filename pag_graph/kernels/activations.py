@@ -17,7 +17,7 @@ I64 = NDArray[np.int64]
 # Codes of the kinds that the kernels look at; `KIND_CODES` in `pag_graph.rules.timely` maps the names to them.
 START, STOP, SEND, RECEIVE, PROGRESS_SEND, PROGRESS_RECEIVE = 0, 1, 2, 3, 4, 5
 PARK, UNPARK, PUSH_PROGRESS, EPOCH_END, OTHER = 6, 7, 8, 9, 10
-PROGRAM = 16
+EXIT, PROGRAM = 14, 16
 
 # What can be wrong with a row.
 CLOSES_NOTHING, CLOSES_OUTER, OPEN, CUT_BY_GAP = 1, 2, 3, 4
@@ -68,7 +68,7 @@ def activations(kind: I8, operator: I64, records: I64, gaps: I64) -> tuple[I32, 
     kind, operator, records
         Rows of one worker in log order; absent values are -1.
     gaps
-        Rows right before which others are missing, ascending.
+        Rows right before which others are missing, or the worker had ended, ascending.
 
     Returns
     -------

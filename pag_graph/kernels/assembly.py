@@ -36,7 +36,7 @@ class Rows(NamedTuple):
     dropped: I8
     """Not 0 for rows that become no vertex."""
     gaps: I64
-    """Rows right before which others are missing, ascending: what the worker did there is not known."""
+    """Rows right before which others are missing, or the worker had ended, ascending: what it did there is unknown."""
 
 
 class Judged(NamedTuple):

@@ -45,7 +45,7 @@ class LoggedRows(NamedTuple):
     by_itself: NDArray[np.bool_]
     """Rows by which the worker does something of its own accord: outside of activations, or a scope sends data."""
     gaps: I64
-    """Rows right before which others are missing, ascending."""
+    """Rows right before which others are missing, or the worker had ended, ascending."""
 
 
 class Steps(NamedTuple):

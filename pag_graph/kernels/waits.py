@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pag_graph.kernels import NEVER
-from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PROCESSING, START, Intervals
+from pag_graph.kernels.activations import EXIT, I8, I32, I64, INFERRED, PROCESSING, START, Intervals
 from pag_graph.kernels.compiling import kernel
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     before_t: int
     """Time of the row before them, at which the first interval may begin: its park is -1 then."""
     gaps: I64
-    """Rows right before which others are missing, ascending."""
+    """Rows right before which others are missing, or the worker had ended, ascending."""
 
 
 class Reads(NamedTuple):
@@ -161,16 +161,17 @@ def judge_intervals(
     worker, count = clocks.worker, parks.shape[0]
     verdict = np.full(count, UNKNOWN, np.int8)
     ender, arrival = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-    alternatives = np.zeros(count, np.int64)
-    upto, gap = 0, 0
+    alternatives, upto, gap = np.zeros(count, np.int64), 0, 0
     for interval in range(count):
         begin = t[parks[interval]] if parks[interval] >= 0 else before_t
         end, last_park = t[unparks[interval]], last_parks[interval]
         last_row = parks[interval + 1] if interval + 1 < count else t.shape[0]
         while gap < gaps.shape[0] and gaps[gap] <= unparks[interval]:
             gap += 1
-        cut = gap < gaps.shape[0] and gaps[gap] <= last_row
-        last_row = gaps[gap] - 1 if cut else last_row
+        ends_there = gap < gaps.shape[0] and gaps[gap] <= last_row
+        last_row = gaps[gap] - 1 if ends_there else last_row
+        # Rows that are missing may have explained the interval; behind an exit none are.
+        cut = ends_there and kind[last_row] != EXIT
         first = upto
         while first < reads.shape[0] and reads[first] < unparks[interval]:
             first += 1

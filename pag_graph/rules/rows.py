@@ -36,14 +36,14 @@ KIND_CODES: dict[str, int] = {
     EventKind.APPLICATION_START: act.OTHER + 1,
     EventKind.APPLICATION_STOP: act.OTHER + 2,
     EventKind.ARRIVAL: act.OTHER + 3,
-    EventKind.EXIT: act.OTHER + 4,
+    EventKind.EXIT: act.EXIT,
     # A worker that spins is as idle as one that parks; it only does not say until when at most.
     EventKind.IDLE_START: act.PARK,
     EventKind.IDLE_STOP: act.UNPARK,
     EventKind.STEP_STOP: act.OTHER + 5,
     EventKind.PROGRAM: act.PROGRAM,
 }
-"""Codes of kinds of events for the kernels; to these those from `OTHER` on are all the same, except `PROGRAM`."""
+"""Codes of kinds of events for kernels; to these those from `OTHER` on are all the same but `EXIT` and `PROGRAM`."""
 
 SPAWN, EXIT = KIND_CODES[EventKind.SPAWN], KIND_CODES[EventKind.EXIT]
 APPLICATION_START, APPLICATION_STOP = KIND_CODES[EventKind.APPLICATION_START], KIND_CODES[EventKind.APPLICATION_STOP]
@@ -182,7 +182,7 @@ class WorkerRows(MessageRows):
     """When the message that a row reads was there (common clock), `NEVER` where the log does not say. Empty where no
     row says so, or the rules do not ask."""
     gaps: I64 = field(default_factory=lambda: np.empty(0, np.int64))
-    """Rows right before which the source lost others, ascending: what is open there ends."""
+    """Rows right before which the source lost others, or the worker had ended, ascending: what is open there ends."""
 
     @property
     def rows(self) -> int:

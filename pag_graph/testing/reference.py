@@ -61,7 +61,7 @@ class _Item:
     t: int
     dropped: str | None = None
     after_gap: bool = False
-    """Whether events that the worker logged right before this one are missing."""
+    """Whether events that the worker logged right before this one are missing, or it had ended."""
     inside: _Activation | None = None
     """Innermost activation that is open after the event."""
     applied: _Item | None = None
@@ -171,10 +171,10 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
         ]
         for log, offset in zip(trace.events, trace.offsets_ns, strict=True)
     ]
-    if trace.gapless:
-        for log in logs:
-            for before, item in pairwise(log):
-                item.after_gap = item.event.seq != before.event.seq + 1
+    for log in logs:
+        for before, item in pairwise(log):
+            is_missing = trace.gapless and item.event.seq != before.event.seq + 1
+            item.after_gap = is_missing or before.kind == "exit"
     graph = Reference()
     for log in logs if trace.gapless else ():
         if log and log[-1].event.seq != len(log):
@@ -397,21 +397,21 @@ def _intervals(log: list[_Item], activations: list[_Activation], graph: Referenc
     for number, group in enumerate(groups):
         low = group[-1][1]
         high = groups[number + 1][0][0] if number + 1 < len(groups) else len(log)
-        high, cut = _up_to_gap(log, low, high)
+        gap = _first_gap(log, low, high)
+        high = high if gap is None else gap
         yield _Interval(
             park=log[group[0][0]],
             unpark=log[low],
             last_park=log[group[-1][0]],
             reads=[item for item in log[low:high] if item.kind in _READS and item.sent],
             starts=[activation for activation in activations if low + 1 < activation.start.order <= high],
-            cut=cut,
+            cut=gap is not None and log[gap - 1].kind != "exit",
         )
 
 
-def _up_to_gap(log: list[_Item], low: int, high: int) -> tuple[int, bool]:
-    """Return where what is logged behind place `low` ends: at `high`, or where rows are missing up to that."""
-    gaps = [place for place in range(low + 1, min(high + 1, len(log))) if log[place].after_gap]
-    return (gaps[0], True) if gaps else (high, False)
+def _first_gap(log: list[_Item], low: int, high: int) -> int | None:
+    """Return the first place behind `low`, up to `high`, right before which rows are missing or an exit lies."""
+    return next((place for place in range(low + 1, min(high + 1, len(log))) if log[place].after_gap), None)
 
 
 def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace, pause_ns: int) -> Iterator[_Interval]:
@@ -440,16 +440,16 @@ def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace,
     stretches = polled_stretches(rows, pause_ns)
     for number, (low, high) in enumerate(stretches):
         last_row = stretches[number + 1][0] if number + 1 < len(stretches) else len(log)
-        gap, cut = _up_to_gap(log, high, last_row)
-        later = log[high : gap if cut else last_row + 1]
+        gap = _first_gap(log, high, last_row)
+        end = last_row + 1 if gap is None else gap
         yield _Interval(
             park=log[low],
             unpark=log[high],
             last_park=log[low],
-            reads=[item for item in later if item.kind in _READS and item.sent],
-            starts=[activation for activation in activations if high < activation.start.order <= last_row],
+            reads=[item for item in log[high:end] if item.kind in _READS and item.sent],
+            starts=[activation for activation in activations if high < activation.start.order <= min(last_row, end)],
             polled=True,
-            cut=cut,
+            cut=gap is not None and log[gap - 1].kind != "exit",
         )
 
 

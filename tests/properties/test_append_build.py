@@ -219,11 +219,21 @@ def test_what_more_of_the_log_may_change_is_not_decided(
     grows([before, after], tmp_path, 1)
 
 
-@pytest.mark.parametrize("late", ["| 20 start 1 | 25 stop 1", "| 20 start 1 | 25 stop 1 | 30 exit"])
-def test_a_worker_may_log_more_after_its_exit(tmp_path: Path, late: str) -> None:
-    other = "0 start 1 | 3 stop 1 | 9 park | 20 unpark | 21 park | 40 unpark"
-    before = replace(draw("0 start 1 | 4 stop 1 | 9 exit", other), complete=False)
-    more = replace(draw(f"0 start 1 | 4 stop 1 | 9 exit {late}", other), complete=False)
+@pytest.mark.parametrize(
+    ("early", "late"),
+    [
+        ("0 start 1 | 4 stop 1 | 9 exit", "20 start 1 | 25 stop 1"),
+        ("0 start 1 | 4 stop 1 | 9 exit", "20 start 1 | 25 stop 1 | 30 exit"),
+        # What was open at the exit has ended there, and so has a wait that nothing had explained.
+        ("0 start 1 | 9 exit", "9 stop 1 | 25 end"),
+        ("0 app 7 | 1 start 1 | 4 stop 1 | 9 exit", "20 start 1 | 25 stop 1 | 30 endapp 7"),
+        ("0 start 1 | 4 stop 1 | 5 park | 9 unpark | 9 exit", "9 recv 3<1 | 25 end"),
+    ],
+)
+def test_a_worker_may_log_more_after_its_exit(tmp_path: Path, early: str, late: str) -> None:
+    other = "0 start 1 | 2 send 3>0 | 3 stop 1 | 9 park | 20 unpark | 21 park | 40 unpark"
+    before = replace(draw(early, other), complete=False)
+    more = replace(draw(f"{early} | {late}", other), complete=False)
     grows([before, more, replace(more, complete=True)], tmp_path, 1)
 
 

@@ -132,6 +132,26 @@ def test_rows_that_are_missing(build: Build, log: str, expected: str) -> None:
     assert local(graph).removesuffix(" unknown 100") == expected
 
 
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        # What is open at an exit ends there, whatever a log says that goes on.
+        ("0 start 1 | 2 send 3>1 | 4 exit | 9 stop 1 | 10 end", "0 processing 2 processing 4 unknown 9 busy 10"),
+        ("0 app 7 | 4 exit | 6 start 1 | 8 stop 1 | 9 endapp 7", "0 application 4 unknown 6 spinning 8 busy 9"),
+        (
+            "0 start 1 | 1 stop 1 | 2 park 3 | 4 exit | 6 unpark | 9 end",
+            "0 spinning 1 busy 2 unknown 4 unknown 6 busy 9",
+        ),
+        # What is read behind it ends no wait.
+        ("0 end | 1 park | 4 unpark | 4 exit | 5 recv 3<1 | 9 end", "0 busy 1 busy 4 busy 4 unknown 5 busy 9"),
+    ],
+)
+def test_logs_that_go_on_after_an_exit(build: Build, log: str, expected: str) -> None:
+    graph = build(log, "0 start 9 | 3 send 3>0 | 100 stop 9")
+    assert local(graph).removesuffix(" unknown 100") == expected
+    assert found(graph)["exit_before_last_event"] == 1
+
+
 def test_numbers_that_nobody_promised_to_be_without_gaps_say_nothing(tmp_path: Path) -> None:
     trace = replace(draw("0 start 1 | 2 send 3>1 | lost | 9 stop 1 | 10 end", "3 recv 3<0 | 10 end"), gapless=False)
     assert local(assembled(trace, tmp_path)) == "0 processing 2 processing 9 busy 10"
