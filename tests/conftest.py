@@ -9,27 +9,30 @@ import gc
 import os
 import sys
 import tempfile
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, settings
 
+from pag_graph.analyses import all_entries
 from pag_graph.cli import app
 from pag_graph.store import in_place
 from tests.support.groups import MARK, GroupScheduling, write_groups
 from tests.support.sampling import VARIABLE, left_out, sampling_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
 settings.register_profile(
     "default",
-    max_examples=15,
+    max_examples=10,
     derandomize=True,
     deadline=None,
     # Kernels compile at the first example, and traces are built up step by step.
@@ -42,6 +45,10 @@ settings.load_profile(
 )
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
+
+_IN_MEMORY = Path("/dev/shm")
+_ROOM_BYTES = 8 << 30
+"""A run leaves a gigabyte or two until it ends."""
 
 # What is started is dear: a process that has Neo4j or Spark keeps it for all tests that need it.
 _SHARED = ("neo4j", "spark")
@@ -60,8 +67,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_configure() -> None:
-    """Draw once, for all processes."""
+    """Draw once, for all processes; keep temporary files in memory, where there is room and programs may lie there."""
     sampling_seed()
+    if not PROVE and _IN_MEMORY.is_dir():
+        place = os.statvfs(_IN_MEMORY)
+        if place.f_bavail * place.f_frsize >= _ROOM_BYTES and not place.f_flag & os.ST_NOEXEC:
+            # Pytest's own name for where its folders lie.
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
 def pytest_report_header() -> str:
@@ -160,6 +172,27 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], obje
         return False
 
     return run
+
+
+_get_command = typer.main.get_command
+
+
+@cache
+def _commands(analyses: object) -> object:
+    """Put the commands together, once for these analyses: Typer does at every call, and most answers take less."""
+    del analyses
+    return _get_command(app.app)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _put_together_once() -> Iterator[None]:
+    def get_command(of: typer.Typer) -> object:
+        return _commands(all_entries()) if of is app.app else _get_command(of)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", get_command)
+        patch.setattr(typer.testing, "_get_command", get_command)
+        yield
 
 
 @pytest.fixture

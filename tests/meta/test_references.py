@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
@@ -73,19 +73,25 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 @cache
-def listed() -> tuple[str, ...]:
-    """Return the files of the repository, those not yet added included."""
+def listed() -> dict[str, None]:
+    """Return the files of the repository, in order, those not yet added included."""
     asked = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("this is no git checkout, so there is no list of its files")
-    return tuple(name for name in done.stdout.splitlines() if (ROOT / name).is_file())
+    return dict.fromkeys(name for name in done.stdout.splitlines() if (ROOT / name).is_file())
 
 
 @cache
 def parsed(name: str) -> ast.Module:
     """Return the syntax of a file of Python."""
     return ast.parse((ROOT / name).read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(name: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file of Python."""
+    return tuple(ast.walk(parsed(name)))
 
 
 @cache
@@ -98,9 +104,8 @@ def words() -> set[str]:
         if not name.endswith(".py") or name == THIS:
             continue
         known.add(Path(name).stem)
-        tree = parsed(name)
-        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+        docs = {id(node.value) for node in nodes(name) if isinstance(node, ast.Expr)}
+        for node in nodes(name):
             for field in ("id", "attr", "name", "arg", "asname", "module"):
                 if isinstance(word := getattr(node, field, None), str):
                     known.update(word.split("."))
@@ -120,10 +125,10 @@ def members() -> dict[str, set[str]]:
             continue
         module = folders.pop() if file == "__init__.py" else file.removesuffix(".py")
         has[folders[-1] if folders else ""].add(module)
-        has[module] |= own_names(parsed(name))
-        for node in ast.walk(parsed(name)):
+        has[module] |= names_of(name)
+        for node in nodes(name):
             if isinstance(node, ast.ClassDef):
-                has[node.name] |= own_names(node)
+                has[node.name] |= own_names(ast.walk(node))
                 bases[node.name] |= {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
     for kind, direct in bases.items():
         todo = set(direct)
@@ -134,10 +139,16 @@ def members() -> dict[str, set[str]]:
     return has
 
 
-def own_names(body: ast.Module | ast.ClassDef) -> set[str]:
+@cache
+def names_of(name: str) -> set[str]:
+    """Return `own_names` of a file of Python."""
+    return own_names(nodes(name))
+
+
+def own_names(body: Iterable[ast.AST]) -> set[str]:
     """Return all that a module or class, or a function in it, gives a name; attributes of `self` as well."""
     names = set()
-    for node in ast.walk(body):
+    for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -155,7 +166,7 @@ def prose(path: Path) -> Iterator[str]:
     if path.suffix == ".md":
         yield FENCED.sub("", text)
         return
-    for node in ast.walk(parsed(path.relative_to(ROOT).as_posix())):
+    for node in nodes(path.relative_to(ROOT).as_posix()):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.value
     comments = [
@@ -211,7 +222,7 @@ def stands(dotted: str) -> bool:
         module = next((file for file in (f"{path}.py", f"{path}/__init__.py") if file in listed()), None)
         if module is not None:
             rest = parts[taken : taken + 1]
-            return not rest or rest[0] in own_names(parsed(module)) | {"_cypher", "__version__"}
+            return not rest or rest[0] in names_of(module) | {"_cypher", "__version__"}
     return False
 
 
@@ -240,7 +251,7 @@ def test_programs_within_texts_import_what_is_there() -> None:
     for name in listed():
         if not name.endswith(".py") or name in {THIS, "tests/meta/test_house.py"}:
             continue  # they write packages of their own
-        for node in ast.walk(parsed(name)):
+        for node in nodes(name):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 gone += [f"{name}: {each}" for each in imports(node.value) if not stands(each)]
     assert not gone

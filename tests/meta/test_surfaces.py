@@ -141,7 +141,7 @@ def test_every_analysis_is_a_method(analysis: Analysis, stores: dict[RuleSet, Pa
         method(no_such_parameter=1)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @each_analysis
 def test_every_analysis_is_a_command(
     analysis: Analysis,
@@ -171,6 +171,7 @@ def test_every_analysis_is_a_command(
             assert len(text.splitlines()) == expected.num_rows + 1
 
 
+@pytest.mark.sampled(6)
 @each_analysis
 def test_every_analysis_is_a_job(analysis: Analysis, stores: dict[RuleSet, Path], tmp_path: Path) -> None:
     needed = NEEDED.get(analysis.name, {})

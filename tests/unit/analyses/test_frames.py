@@ -68,7 +68,7 @@ def both(run: Run, window: Window, name: str, parameters: Any = None) -> tuple[p
     return one, other
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sample", ["skewed", "bfs"])
 @pytest.mark.parametrize("name", ACROSS)
 def test_all_epochs_of_samples(request: pytest.FixtureRequest, sample: str, name: str) -> None:

@@ -69,7 +69,7 @@ def compare(run: Run, windows: list[Window], name: str) -> int:
     return together.height
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("sample", ["skewed", "bfs"])
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_all_epochs_at_once(request: pytest.FixtureRequest, sample: str, name: str) -> None:
@@ -77,7 +77,7 @@ def test_all_epochs_at_once(request: pytest.FixtureRequest, sample: str, name: s
     assert compare(pag.run, pag.run.windows(), name) > 0
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [name for name in AT_ONCE if name not in {"invariants", "metrics"}])
 @given(st.data(), small_traces())
 def test_free_windows_at_once(in_memory: Fixture, name: str, data: st.DataObject, trace: SmallTrace) -> None:

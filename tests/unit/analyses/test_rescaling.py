@@ -520,7 +520,7 @@ STREAMS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", STREAMS)
 def test_recorded_streams_whose_workers_come_and_go(tmp_path: Path, name: str) -> None:
     [log] = find_logs(SPARK_LOGS / "rescaled" / f"{name}.zstd")

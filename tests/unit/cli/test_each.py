@@ -26,6 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["k-hops", "waits", "why"])
 def test_each_epoch_says_what_it_says_alone(run_pag: Command, store: Path, name: str) -> None:
     opened = api.open(store)

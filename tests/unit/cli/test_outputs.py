@@ -146,6 +146,7 @@ def test_a_folder_of_csv_that_does_not_fit_leaves_the_old_one(store: Path, tmp_p
 # --- The command as a process -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["table", "csv"])
 def test_an_answer_that_does_not_fit_is_an_error(store: Path, form: str) -> None:
     with Path("/dev/full").open("wb") as full:
@@ -184,6 +185,7 @@ app.main()
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_build_that_is_ended_cleans_up(tmp_path: Path, number: signal.Signals, code: int) -> None:
     words = ["build", str(SAMPLES / "skewed"), str(tmp_path / "store"), "--engine", "local"]

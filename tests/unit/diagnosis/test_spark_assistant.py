@@ -46,7 +46,7 @@ def test_all_logs_are_listed_and_what_is_none(logs: LogFolder) -> None:
         logs.list_logs(start=-1)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [log.name for log in find_logs(LOGS)])
 def test_an_answer_is_that_of_the_command_and_fits(logs: LogFolder, name: str) -> None:
     [files] = [log for log in find_logs(LOGS) if log.name == name]
@@ -122,6 +122,7 @@ def test_a_cause_that_is_not_there_is_an_error(logs: LogFolder) -> None:
             logs.evidence("driver-bound.zstd", cause, rank)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_answer_is_cut_until_it_fits_and_says_what_is_gone(seed: int) -> None:
     chance = random.Random(seed)

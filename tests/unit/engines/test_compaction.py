@@ -193,6 +193,7 @@ def test_what_cannot_be_joined_is_tried_again(tmp_path: Path, monkeypatch: pytes
     nothing_left(store)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError])
 @pytest.mark.parametrize("step", ["write_part", "pq.read_table"])
@@ -274,6 +275,7 @@ list(follow(growing, place / "store", range(8), finish=True))
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("count", [2] if ROUNDS < 100 else range(1, 12))
 @pytest.mark.parametrize("point", ["join", "write_version"])

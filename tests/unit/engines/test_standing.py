@@ -55,7 +55,7 @@ QUERIES = (*OF_EPOCHS, *OTHERS, *MOTIFS, "invariants", LIMITS)
 
 
 # Each example is several builds: to look for a smaller one takes minutes.
-@settings(max_examples=1000 if PROVE else 8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=1000 if PROVE else 5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     st.one_of(
         small_traces(max_workers=3),

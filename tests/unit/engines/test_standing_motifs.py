@@ -93,7 +93,7 @@ def named_columns() -> list[str]:
     return [f"{name}.{key}" for name in "ef" for key in ("src", "dst", "type")]
 
 
-@settings(max_examples=300 if PROVE else 3, phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
+@settings(max_examples=300 if PROVE else 2, phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
 @given(st.one_of(small_traces(max_workers=3), small_traces(max_workers=3, skewed=True, damaged=True)), st.data())
 def test_changes_are_all_pairs_at_every_commit(
     tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, data: st.DataObject
@@ -255,6 +255,7 @@ NAMELESS = Rule(
 )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ends", [[4, 10, 11, 16, 21], []], ids=str)
 def test_alerts_do_not_depend_on_when_a_commit_comes(tmp_path: Path, ends: list[int]) -> None:
     store = tmp_path / "store"

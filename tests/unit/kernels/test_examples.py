@@ -24,7 +24,7 @@ def kernels_in(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value.__module__ == module.__name__}
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
 def test_examples_of_kernels_run(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0

@@ -82,7 +82,7 @@ def check_trimmed(trace: SmallTrace, place: Path, seed: int) -> int:
     return sum(rows.height for rows in gone.values())
 
 
-@settings(max_examples=500 if PROVE else 6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=500 if PROVE else 4, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(small_traces(max_workers=3, complete=True), st.integers(0, 2**32))
 def test_what_goes_is_what_nobody_shows_any_more(
     tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, seed: int

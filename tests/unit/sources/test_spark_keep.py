@@ -57,6 +57,7 @@ def present(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("before", ["nothing", "old", "old and more"])
 def test_trace_and_store_come_together(
     logs: list[LogFiles], tmp_path: Path, temporary: Path, kill_at: KillAt, before: str

@@ -67,6 +67,7 @@ def path_of(log: EventLog, folder: Path) -> Pag:
     return Pag(folder / "pag")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["healthy", "concurrent-jobs", "retried-stage", "driver-bound"])
 def test_events_do_not_depend_on_the_size_of_parts(name: str) -> None:
     mapped = map_log(read_log(find_logs(LOGS / f"{name}.zstd")[0]))
@@ -416,6 +417,7 @@ def random_log(seed: int) -> EventLog:
     return log.end(clock + 5)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_applications_keep_every_rule(seed: int, tmp_path: Path) -> None:
     mapped = mapped_of(random_log(seed), tmp_path)

@@ -331,6 +331,7 @@ ONLY_REPLACED = [
 ]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("mode", "module", "name", "at", "after"),
     [
@@ -387,6 +388,7 @@ api.build(trace, store, mode=mode, engine="local")
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("mode", "name", "at"),
     [

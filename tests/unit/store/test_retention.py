@@ -192,6 +192,7 @@ def later(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     monkeypatch.setattr(Retention, "ready", asked)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("sent", "read"), [(1, 3), (7, 10), (2, 11)])
 @pytest.mark.parametrize(("calls", "restart"), [(1, 5), (3, 0)])
 def test_what_stays_is_what_the_kept_windows_show(

@@ -250,6 +250,7 @@ def _points() -> Iterator[tuple[str, Callable[[pytest.MonkeyPatch, int], None]]]
             yield f"{'before' if before else 'after'} {name}", prepare
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("prepare", [pytest.param(prepare, id=name) for name, prepare in _points()])
 @pytest.mark.parametrize("count", [1, 2, 5, 9] if not os.environ.get("PAG_PROVE") else range(1, 30))
 def test_who_is_killed_has_lost_and_doubled_nothing(

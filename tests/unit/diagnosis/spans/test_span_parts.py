@@ -62,6 +62,7 @@ def said(folder: Path, held: int, trace: str) -> dict[str, Any]:
         return told.facts()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_answers_and_traces_do_not_depend_on_parts(seed: int, tmp_path: Path) -> None:
     spans, folder = drawn(seed), tmp_path / "spans"
