@@ -41,11 +41,14 @@ check: setup ## formatting, lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# What is encrypted is a feature, so that programs that need it not compile no cryptography.
+ENCRYPTED = --features tls --test send
 adapter-compile: CARGO_TEST = --no-run
 adapter-compile adapter: ## checks and tests of the Rust adapter, where cargo is; or only what they compile
 	@if ! command -v cargo >/dev/null; then echo "cargo is not on the path: the Rust adapter is left out"; \
 	elif ! (cd adapters && cargo fetch --quiet); then echo "its crates cannot be had here: the Rust adapter is left out"; \
-	else cd adapters && unset MAKEFLAGS && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet $(CARGO_TEST); fi
+	else cd adapters && unset MAKEFLAGS && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet $(CARGO_TEST) && \
+		cargo clippy --quiet $(ENCRYPTED) -- -D warnings && cargo test --quiet $(ENCRYPTED) $(CARGO_TEST); fi
 
 adapter-prove: export PAG_PROVE = 1
 adapter-prove: adapter

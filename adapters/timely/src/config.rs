@@ -43,6 +43,7 @@ pub struct Config {
     pub(crate) steps: bool,
     pub(crate) founders: Option<usize>,
     pub(crate) target: Option<Target>,
+    pub(crate) authority: Option<PathBuf>,
     pub(crate) overflow: Option<Overflow>,
     pub(crate) spill: u64,
     pub(crate) finish_within: Duration,
@@ -66,6 +67,7 @@ impl std::fmt::Debug for Config {
             .field("steps", &self.steps)
             .field("founders", &self.founders)
             .field("target", &self.target)
+            .field("authority", &self.authority)
             .field("overflow", &self.overflow)
             .field("spill", &self.spill)
             .field("finish_within", &self.finish_within)
@@ -100,6 +102,7 @@ impl Config {
             steps: true,
             founders: None,
             target: None,
+            authority: None,
             overflow: None,
             spill: 1 << 30,
             finish_within: Duration::from_secs(10),
@@ -197,7 +200,8 @@ impl Config {
         self
     }
 
-    /// Sends the trace to a follower that listens at `address` (`pag follow --listen`), which must be of this machine.
+    /// Sends the trace to a follower that listens at `address` (`pag follow --listen`), which must be of this machine,
+    /// unless what is sent is encrypted ([`Config::authority`]).
     ///
     /// Both sides know a token: the text of `token_file`, which nobody else may read (mode 600). The trace's folder
     /// then holds what the follower has not taken, and is removed when it has taken all; [`Overflow`] says what
@@ -206,6 +210,14 @@ impl Config {
     /// processes each has a folder of its own in it.
     pub fn send(mut self, address: impl Into<String>, token_file: impl Into<PathBuf>) -> Self {
         self.target = Some(Target { address: address.into(), token_file: token_file.into() });
+        self
+    }
+
+    /// Encrypts what [`Config::send`] sends, which may then go to other machines. The follower (`pag follow --listen
+    /// --certificate`) must show a certificate for the host in its address that is signed by one in `file` (PEM). The
+    /// crate must be compiled with its feature `tls`.
+    pub fn authority(mut self, file: impl Into<PathBuf>) -> Self {
+        self.authority = Some(file.into());
         self
     }
 

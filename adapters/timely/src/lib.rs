@@ -141,7 +141,8 @@
 //! `meta.json` as `stalled_ns`. [`Config::overflow`] may drop instead.
 //!
 //! [`Config::send`] sends the trace to `pag follow --listen`: a second thread sends every file that is published, and
-//! removes it when the follower has it.
+//! removes it when the follower has it. [`Config::authority`] encrypts what is sent, so that the follower
+//! may be on another machine (feature `tls`).
 //!
 //! Every [`Config::flush_every`] (0.5 s) what was recorded goes into a file `events/worker-W-N.parquet`, which appears
 //! under its name only when it is whole, so a reader can follow a live run. For 10 s, or up to
@@ -181,6 +182,7 @@ mod arrivals;
 mod between;
 mod clock;
 mod config;
+mod connection;
 mod directory;
 mod error;
 mod events;
@@ -194,6 +196,11 @@ mod recorder;
 mod send;
 mod streams;
 mod tables;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
+#[cfg(feature = "tls")]
+mod tls;
 mod tracer;
 mod writer;
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,8 @@ use serde::Deserialize;
 use sha2::Sha256;
 
 use crate::Error;
+use crate::connection::Connection;
+use crate::tls::Identity;
 
 /// Version of the frames, and of contract 1.
 const VERSION: u32 = 1;
@@ -26,7 +28,6 @@ const MOST_BYTES: u32 = 16 << 20;
 const MARK_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait before connecting again: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
-const TIMEOUT: Duration = Duration::from_secs(30);
 const SHORTEST_TOKEN: usize = 16;
 
 const NONCE: u8 = 0;
@@ -47,23 +48,30 @@ pub(crate) struct Target {
     pub(crate) token_file: PathBuf,
 }
 
-/// A target that was looked at: its addresses are of this machine, and the token is nobody else's.
+/// A target that was looked at: nobody on the way can read what is sent, and the token is nobody else's.
 #[derive(Debug)]
 pub(crate) struct Checked {
-    addresses: Vec<SocketAddr>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) tls: Option<Identity>,
     token: Vec<u8>,
 }
 
 impl Target {
-    /// Looks at the address and the file of the token.
-    pub(crate) fn check(&self) -> Result<Checked, Error> {
+    /// Looks at the address, the token, and who must have signed the follower's certificate: without that, what is sent
+    /// is not encrypted.
+    pub(crate) fn check(&self, authority: Option<&Path>) -> Result<Checked, Error> {
         let refused = |what: String| Error::Send(format!("{}: {what}", self.address));
         let addresses: Vec<_> = self.address.to_socket_addrs().map_err(|error| refused(error.to_string()))?.collect();
-        if addresses.is_empty() || addresses.iter().any(|address| !address.ip().is_loopback()) {
-            let hint = "frames are not encrypted; send to 127.0.0.1, and let a tunnel such as ssh -L lead elsewhere";
+        // A name or an address, which may be in brackets, before the port.
+        let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let tls = authority.map(|file| Identity::read(host, file).map_err(refused)).transpose()?;
+        let leaves = addresses.iter().any(|address| !address.ip().is_loopback());
+        if addresses.is_empty() || (leaves && tls.is_none()) {
+            let hint = "frames are not encrypted; send to 127.0.0.1, or say Config::authority";
             return Err(refused(hint.to_owned()));
         }
-        Ok(Checked { addresses, token: read_token(&self.token_file)? })
+        Ok(Checked { addresses, tls, token: read_token(&self.token_file)? })
     }
 }
 
@@ -157,6 +165,16 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what ends a connection, unless all has ended.
+    fn keep(&self, stream: TcpStream) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        state.stream = Some(stream);
+        Ok(())
     }
 
     /// Forgets what is in the spool, and removes its files.
@@ -333,11 +351,20 @@ struct Link {
 impl Link {
     fn run(self) {
         let [mut pause, longest] = PAUSES;
+        let mut told = false;
         loop {
-            if let Ok(stream) = TcpStream::connect(self.target.addresses.as_slice()) {
-                // A connection that breaks is begun again; where it was, the follower says.
-                let _ = self.talk(&stream);
-                let _ = stream.shutdown(Shutdown::Both);
+            match Connection::open(&self.target, |stream| self.shared.keep(stream)) {
+                Ok(connection) => {
+                    // A connection that breaks is begun again; where it was, the follower says.
+                    let _ = self.talk(&connection);
+                    connection.close();
+                }
+                // Who is not there may come; who shows a bad certificate should be heard of.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData && !told => {
+                    eprintln!("pag-timely: no encrypted connection to the follower: {error}");
+                    told = true;
+                }
+                Err(_) => {}
             }
             let mut state = self.shared.lock();
             if std::mem::take(&mut state.welcome) {
@@ -354,15 +381,13 @@ impl Link {
         }
     }
 
-    fn talk(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        let (kind, nonce) = receive(stream)?;
+    fn talk(&self, connection: &Connection) -> io::Result<()> {
+        let (kind, nonce) = receive(connection)?;
         if kind != NONCE {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        send(stream, HELLO, &[&self.hello(&nonce)])?;
-        let (kind, body) = receive(stream)?;
+        send(connection, HELLO, &[&self.hello(&nonce)])?;
+        let (kind, body) = receive(connection)?;
         if kind == ERROR {
             self.shared.refuse(&body);
         }
@@ -372,15 +397,13 @@ impl Link {
         {
             let mut state = self.shared.lock();
             (state.sent, state.unheard, state.broken, state.welcome) = (0, 0, false, true);
-            state.stream = Some(stream.try_clone()?);
         }
         self.shared.hear(serde_json::from_slice(&body)?);
-        // Where nothing is sent, nothing is acknowledged, for as long as the program takes.
-        stream.set_read_timeout(None)?;
+        connection.be_patient()?;
         std::thread::scope(|scope| {
-            scope.spawn(|| self.listen(stream));
-            let done = self.send_all(stream);
-            let _ = stream.shutdown(Shutdown::Both);
+            scope.spawn(|| self.listen(connection));
+            let done = self.send_all(connection);
+            connection.close();
             done
         })
     }
@@ -403,8 +426,8 @@ impl Link {
     }
 
     /// Hears what the follower says.
-    fn listen(&self, stream: &TcpStream) {
-        while let Ok((kind, body)) = receive(stream) {
+    fn listen(&self, connection: &Connection) {
+        while let Ok((kind, body)) = receive(connection) {
             match kind {
                 ACK => match serde_json::from_slice(&body) {
                     Ok(heard) => self.shared.hear(heard),
@@ -418,7 +441,7 @@ impl Link {
         self.shared.changed.notify_all();
     }
 
-    fn send_all(&self, stream: &TcpStream) -> io::Result<()> {
+    fn send_all(&self, connection: &Connection) -> io::Result<()> {
         let mut described = 0;
         let mut ended = false;
         let mut expected = self.shared.lock().next.clone();
@@ -433,27 +456,27 @@ impl Link {
                 let tables = state.tables.clone();
                 drop(state);
                 if let Some(tables) = tables {
-                    send(stream, TABLES, &[&tables])?;
+                    send(connection, TABLES, &[&tables])?;
                 }
             } else if let Some((portion, published_ns, bytes)) = due(&state) {
                 state.sent += 1;
                 state.unheard += bytes;
                 drop(state);
-                send_portion(stream, &portion, published_ns, &mut expected)?;
+                send_portion(connection, &portion, published_ns, &mut expected)?;
             } else if let Some(ends) = state.ends.clone().filter(|_| !ended && state.sent == state.waiting.len()) {
                 drop(state);
                 ended = true;
                 for (worker, last, finished) in ends {
-                    send_lost(stream, worker, &gap(&expected, worker, last + 1))?;
+                    send_lost(connection, worker, &gap(&expected, worker, last + 1))?;
                     let end = serde_json::json!({"worker": worker, "last": last, "finished": finished});
-                    send(stream, END, &[end.to_string().as_bytes()])?;
+                    send(connection, END, &[end.to_string().as_bytes()])?;
                 }
             } else {
                 let waited = self.shared.changed.wait_timeout(state, MARK_EVERY);
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
             }
             if marked.elapsed() >= MARK_EVERY {
-                send(stream, MARK, &[])?;
+                send(connection, MARK, &[])?;
                 marked = Instant::now();
             }
         }
@@ -468,7 +491,7 @@ fn due(state: &State) -> Option<(Portion, i64, u64)> {
 }
 
 fn send_portion(
-    stream: &TcpStream,
+    connection: &Connection,
     portion: &Portion,
     published_ns: i64,
     expected: &mut BTreeMap<u32, i64>,
@@ -477,10 +500,10 @@ fn send_portion(
     let mut lost = gap(expected, portion.worker, portion.first);
     lost.extend_from_slice(&portion.lost);
     let next = lost.iter().map(|stretch| stretch.1).fold(portion.last, i64::max) + 1;
-    send_lost(stream, portion.worker, &lost)?;
+    send_lost(connection, portion.worker, &lost)?;
     expected.insert(portion.worker, next);
     let head = [&portion.worker.to_le_bytes()[..], &portion.first.to_le_bytes(), &published_ns.to_le_bytes()].concat();
-    send(stream, EVENTS, &[&head, &content])
+    send(connection, EVENTS, &[&head, &content])
 }
 
 /// What the follower expects before `first` is gone: what is not here any more is nowhere.
@@ -489,15 +512,15 @@ fn gap(expected: &BTreeMap<u32, i64>, worker: u32, first: i64) -> Vec<(i64, i64)
     if first > next { vec![(next, first - 1)] } else { Vec::new() }
 }
 
-fn send_lost(stream: &TcpStream, worker: u32, stretches: &[(i64, i64)]) -> io::Result<()> {
+fn send_lost(connection: &Connection, worker: u32, stretches: &[(i64, i64)]) -> io::Result<()> {
     if stretches.is_empty() {
         return Ok(());
     }
     let lost = serde_json::json!({"worker": worker, "lost": stretches});
-    send(stream, LOST, &[lost.to_string().as_bytes()])
+    send(connection, LOST, &[lost.to_string().as_bytes()])
 }
 
-fn send(mut stream: &TcpStream, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
+fn send(connection: &Connection, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
     let length = parts.iter().map(|part| part.len()).sum::<usize>() as u32;
     if length > MOST_BYTES {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -506,17 +529,17 @@ fn send(mut stream: &TcpStream, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
     whole.extend(length.to_le_bytes());
     whole.push(kind);
     parts.iter().for_each(|part| whole.extend_from_slice(part));
-    stream.write_all(&whole)
+    connection.write_all(&whole)
 }
 
-fn receive(mut stream: &TcpStream) -> io::Result<(u8, Vec<u8>)> {
+fn receive(connection: &Connection) -> io::Result<(u8, Vec<u8>)> {
     let mut head = [0; 5];
-    stream.read_exact(&mut head)?;
+    connection.read_exact(&mut head)?;
     let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
     if length > MOST_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut body = vec![0; length as usize];
-    stream.read_exact(&mut body)?;
+    connection.read_exact(&mut body)?;
     Ok((head[4], body))
 }

@@ -58,7 +58,7 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     // Before any other worker may send something.
     let inbox = config.arrivals.as_ref().map(|arrivals| arrivals.inbox(worker.index() as u32, timer));
     // Whoever cannot send says so before anybody waits for him.
-    let target = config.target.as_ref().map(send::Target::check).transpose()?;
+    let target = config.target.as_ref().map(|target| target.check(config.authority.as_deref())).transpose()?;
     // Who sends removes what was taken, and so has a folder of his own.
     let place = |meeting: &Meeting| match target {
         Some(_) => send::folder(&path, meeting.process, meeting.processes),

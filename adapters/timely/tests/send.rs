@@ -43,6 +43,23 @@ fn config(place: &Path, follower: &Follower) -> Config {
     Config::new(place.join("trace")).flush_every(Duration::from_millis(2)).send(follower.address.as_str(), token)
 }
 
+/// A certificate for 127.0.0.1, and what a follower shows with it.
+#[cfg(feature = "tls")]
+fn identity(place: &Path, name: &str) -> (std::path::PathBuf, std::sync::Arc<rustls::ServerConfig>) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("it can be made");
+    let file = place.join(name);
+    std::fs::write(&file, made.cert.pem()).expect("it can be written");
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("there are some")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("they belong together");
+    (file, config.into())
+}
+
 /// What came, as a trace.
 fn received(follower: &Follower) -> Trace {
     let mut received = follower.received.lock().expect("nobody panicked");
@@ -109,6 +126,19 @@ fn nobody_waits_for_a_follower_that_stands_still() {
 }
 
 #[test]
+fn nobody_waits_for_a_follower_that_does_not_greet() {
+    let place = Place::new("send-silent");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = silent.local_addr().expect("it has an address").to_string();
+    let config = Config::new(place.0.join("trace")).send(address, token_file(&place.0));
+    let begun = std::time::Instant::now();
+    run(config.finish_within(Duration::from_millis(50)), 50, pause).expect("it is recorded");
+    // A greeting may take 30 s; who wants to end does not wait for it.
+    assert!(begun.elapsed() < Duration::from_secs(25));
+    assert_eq!(Trace::read(&place.0.join("trace")).count("epoch_end"), 50 * WORKERS);
+}
+
+#[test]
 fn what_has_no_room_is_listed_and_ends_of_epochs_stay() {
     let place = Place::new("send-full");
     let follower = Follower::start();
@@ -155,4 +185,65 @@ fn places_and_tokens_of_others_are_refused() {
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
     assert!(matches!(run(trace().send("127.0.0.1:7070", &token), 1, |_| ()), Err(Error::Send(_))));
     assert!(!place.0.join("trace").exists());
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn what_is_encrypted_comes_whole_also_when_it_is_cut() {
+    let place = Place::new("send-tls");
+    let (authority, encryption) = identity(&place.0, "authority.pem");
+    let follower = Follower::encrypted(encryption);
+    follower.cut_after.store(3, Ordering::Relaxed);
+    let cut_after = follower.cut_after.clone();
+    let last = move |round| {
+        pause(round);
+        if round == 150 {
+            cut_after.store(usize::MAX, Ordering::Relaxed);
+        }
+    };
+    run(config(&place.0, &follower).authority(authority), 200, last).expect("it is recorded");
+    assert!(follower.connections.load(Ordering::Relaxed) > 1, "it was cut");
+    let trace = received(&follower);
+    trace.check_order();
+    assert_eq!(trace.count("epoch_end"), 200 * WORKERS);
+    assert!(!place.0.join("trace").exists(), "what was taken is removed");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn followers_that_nobody_vouches_for_get_nothing() {
+    let place = Place::new("send-tls-others");
+    let (_, encryption) = identity(&place.0, "theirs.pem");
+    let (authority, _) = identity(&place.0, "ours.pem");
+    // One with a certificate of others, and one without any.
+    for (name, follower) in [("other", Follower::encrypted(encryption)), ("none", Follower::start())] {
+        let folder = place.0.join(name);
+        std::fs::create_dir(&folder).expect("it can be made");
+        let config = config(&folder, &follower).authority(&authority).finish_within(Duration::from_millis(200));
+        run(config, 50, pause).expect("it is recorded");
+        assert!(follower.connections.load(Ordering::Relaxed) > 0, "{name}: it came");
+        assert!(follower.received.lock().is_ok_and(|received| received.hello.is_none()), "{name}: it said nothing");
+        let trace = Trace::read(&folder.join("trace"));
+        assert_eq!(trace.count("epoch_end"), 50 * WORKERS, "{name}: all of it stays");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn certificates_that_are_none_are_refused() {
+    let place = Place::new("send-tls-none");
+    let token = token_file(&place.0);
+    std::fs::write(place.0.join("empty.pem"), "nothing").expect("it can be written");
+    let trace = || Config::new(place.0.join("trace")).send("127.0.0.1:7070", &token);
+    for config in [trace().authority(place.0.join("absent.pem")), trace().authority(place.0.join("empty.pem"))] {
+        assert!(matches!(run(config, 1, pause), Err(Error::Send(_) | Error::Elsewhere(_))));
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+#[test]
+fn without_encryption_an_authority_is_refused() {
+    let place = Place::new("send-no-tls");
+    let config = Config::new(place.0.join("trace")).send("127.0.0.1:7070", token_file(&place.0)).authority("ca.pem");
+    assert!(matches!(run(config, 1, pause), Err(Error::Send(_) | Error::Elsewhere(_))));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hmac::{Hmac, Mac};
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sha2::Sha256;
 
 use super::Row;
@@ -44,6 +45,16 @@ pub struct Follower {
 
 impl Follower {
     pub fn start() -> Self {
+        Self::serve(None)
+    }
+
+    /// Starts one that speaks TLS.
+    #[allow(dead_code, reason = "not every test program has an encrypted connection")]
+    pub fn encrypted(config: Arc<ServerConfig>) -> Self {
+        Self::serve(Some(config))
+    }
+
+    fn serve(encryption: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let follower = Self {
             address: listener.local_addr().expect("it has an address").to_string(),
@@ -56,10 +67,17 @@ impl Follower {
         let stands = Arc::clone(&follower.stands);
         let (cut_after, connections) = (Arc::clone(&follower.cut_after), Arc::clone(&follower.connections));
         std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
+            for mut stream in listener.incoming().map_while(Result::ok) {
                 connections.fetch_add(1, Ordering::Relaxed);
+                let cut_after = cut_after.load(Ordering::Relaxed);
                 // Whoever is gone has been read as far as he wrote.
-                let _ = talk(&stream, &received, &stands, cut_after.load(Ordering::Relaxed));
+                let _ = match &encryption {
+                    None => talk(&mut stream, &received, &stands, cut_after),
+                    Some(config) => {
+                        let connection = ServerConnection::new(Arc::clone(config)).expect("the certificate is good");
+                        talk(&mut StreamOwned::new(connection, stream), &received, &stands, cut_after)
+                    }
+                };
             }
         });
         follower
@@ -75,7 +93,12 @@ pub fn token_file(folder: &Path) -> PathBuf {
     path
 }
 
-fn talk(stream: &TcpStream, received: &Mutex<Received>, stands: &AtomicBool, cut_after: usize) -> io::Result<()> {
+fn talk(
+    stream: &mut (impl Read + Write),
+    received: &Mutex<Received>,
+    stands: &AtomicBool,
+    cut_after: usize,
+) -> io::Result<()> {
     let nonce = [7; 32];
     say(stream, 0, &nonce)?;
     let (kind, body) = hear(stream)?;
@@ -153,11 +176,12 @@ fn answer(received: &Mutex<Received>) -> Vec<u8> {
     answer.to_string().into_bytes()
 }
 
-fn say(mut stream: &TcpStream, kind: u8, body: &[u8]) -> io::Result<()> {
-    stream.write_all(&[&(body.len() as u32).to_le_bytes()[..], &[kind], body].concat())
+fn say(stream: &mut impl Write, kind: u8, body: &[u8]) -> io::Result<()> {
+    stream.write_all(&[&(body.len() as u32).to_le_bytes()[..], &[kind], body].concat())?;
+    stream.flush()
 }
 
-fn hear(mut stream: &TcpStream) -> io::Result<(u8, Vec<u8>)> {
+fn hear(stream: &mut impl Read) -> io::Result<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;
     let mut body = vec![0; u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize];
