@@ -59,6 +59,11 @@ class FollowOptions(TypedDict, total=False):
     """``HOST:PORT`` of this machine: recorders send the trace there, and `source` is where it is kept."""
     token_file: str | os.PathLike[str] | None
     """With `listen`: file of mode 600 with the token that recorders must know."""
+    certificate: str | os.PathLike[str] | None
+    """With `listen`: file of PEM with the follower's certificate, and those up to the authority that recorders trust.
+    What they send is then encrypted, and may come from other machines."""
+    key: str | os.PathLike[str] | None
+    """With `certificate`: file of PEM, of mode 600, with its key."""
     epochs: str | None
     """For an event log of Spark: what an epoch is, ``batch`` (if absent), ``query`` or ``job``."""
     trace: str | os.PathLike[str] | None
@@ -132,14 +137,21 @@ def _receiving(source: str | os.PathLike[str], options: FollowOptions) -> Iterat
     if (address is None) != (token_file is None):
         message = "Listening needs a token file, and a token file is only used for listening."
         raise InvalidParameterError(message, "Give both listen and token_file, or neither.")
+    certificate, key = options.get("certificate"), options.get("key")
+    if (certificate is None) != (key is None) or (certificate is not None and address is None):
+        message = "A certificate needs its key, and both are only used for listening."
+        raise InvalidParameterError(message, "Give certificate, key and listen, or none of them.")
     if address is None or token_file is None:
         yield
         return
     if find_spec("anyio") is None:
         raise MissingExtraError.from_extra(what="`pag follow --listen`", extra="serve")
+    from pag_graph.sources.wire.encrypted import server_context
     from pag_graph.sources.wire.listen import listening
 
-    with listening(Path(source).absolute(), address, read_token(Path(token_file)), options.get("refused")):
+    tls = server_context(Path(certificate), Path(key)) if certificate and key else None
+    token = read_token(Path(token_file))
+    with listening(Path(source).absolute(), address, token, options.get("refused"), tls=tls):
         yield
 
 

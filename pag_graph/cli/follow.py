@@ -76,6 +76,16 @@ _TokenFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="With --listen: file of mode 600 with the token that recorders must send."),
 ]
+_Certificate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --listen, and needed where other machines send: PEM of this follower's certificate. Encrypts.",
+    ),
+]
+_Key = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --certificate: PEM of its key, of mode 600, no password.")
+]
 _Trace = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Where to write the trace of an event log. Default: STORE.trace.")
 ]
@@ -106,6 +116,8 @@ def follow(
     trace: _Trace = None,
     listen: _Listen = None,
     token_file: _TokenFile = None,
+    certificate: _Certificate = None,
+    key: _Key = None,
     neo4j: _Neo4j = False,
     fsync: FsyncOption = False,
     form: FormatOption = Format.TABLE,
@@ -129,7 +141,7 @@ def follow(
     memory.keep()
     from pag_graph import api
 
-    every_s, settle_s = nanoseconds(commit_every) / 1e9, nanoseconds(settle) / 1e9
+    received: dict[str, Any] = {"listen": listen, "token_file": token_file, "certificate": certificate, "key": key}
     kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     with (
         loading(store, wanted=neo4j, stopped=NOT_COMPLETE) as loader,
@@ -141,8 +153,8 @@ def follow(
             store,
             rules=rules,
             until=until,
-            commit_every_s=every_s,
-            settle_s=settle_s,
+            commit_every_s=nanoseconds(commit_every) / 1e9,
+            settle_s=nanoseconds(settle) / 1e9,
             keep=keep,
             memory=in_memory,
             replace=replace,
@@ -151,8 +163,7 @@ def follow(
             alerts=alert_rules or (),
             stop=stop,
             progress=tell,
-            listen=listen,
-            token_file=token_file,
+            **received,
             units=units,
             epochs=epochs,
             trace=trace,

@@ -34,6 +34,13 @@ def replay(
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="For tcp://: file of mode 600 with the follower's token.")
     ] = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="For tcp:// to another machine: PEM of who has signed the follower's certificate. Encrypts.",
+        ),
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Write or send a recorded trace in portions at the recorded pace, as its recorder did. Use it to try pag follow.
@@ -49,7 +56,13 @@ def replay(
     every_s = nanoseconds(flush_every) / 1e9
     with stderr().status(f"replaying {trace}"):
         report = run(
-            trace, to, speed=speed_of(speed), flush_every_s=every_s, replace_target=replace, token_file=token_file
+            trace,
+            to,
+            speed=speed_of(speed),
+            flush_every_s=every_s,
+            replace_target=replace,
+            token_file=token_file,
+            authority=authority,
         )
     if form is Format.JSON:
         print_json({**asdict(report), "valid": report.valid})

@@ -59,7 +59,7 @@ def adapter_folder() -> Path:
     raise MissingExtraError(message, "Use a checkout of pag_graph, or name its adapters folder in PAG_ADAPTER.")
 
 
-def build_program(program: str, *, optimised: bool = True) -> Path:
+def build_program(program: str, *, optimised: bool = True, features: Sequence[str] = ()) -> Path:
     """Compile an example program, unless it is compiled already.
 
     Parameters
@@ -68,6 +68,8 @@ def build_program(program: str, *, optimised: bool = True) -> Path:
         One of `PROGRAMS`.
     optimised
         Whether to take the time that a fast program needs.
+    features
+        Of the adapter.
 
     Returns
     -------
@@ -90,8 +92,9 @@ def build_program(program: str, *, optimised: bool = True) -> Path:
         message = "cargo is not on the path; the example programs are compiled with it."
         raise MissingExtraError(message, "Install Rust, 1.89 or later.")
     profile = ["--release"] if optimised else []
+    chosen = [f"--features={','.join(features)}"] if features else []
     process = subprocess.run(
-        [cargo, "build", "--quiet", *profile, "--package", "pag-timely", "--example", program],
+        [cargo, "build", "--quiet", *profile, "--package", "pag-timely", "--example", program, *chosen],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -25,9 +25,10 @@ from pag_graph.model.enums import Severity
 from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.tables import PAG_FINDINGS, TRACE_EVENTS
 from pag_graph.model.units import FARTHEST_NS
-from pag_graph.sources.wire.frames import SCHEME, Hello
+from pag_graph.sources.wire.encrypted import client_context
+from pag_graph.sources.wire.frames import SCHEME, Hello, place_of
 from pag_graph.sources.wire.send import Portion, Sender
-from pag_graph.store.access import read_token
+from pag_graph.store.access import is_loopback, read_token
 from pag_graph.store.findings import findings
 from pag_graph.store.in_place import refusals, whole_folder
 from pag_graph.store.log import TraceLog, column
@@ -114,6 +115,7 @@ def replay(
     flush_every_s: float = 0.5,
     replace_target: bool = False,
     token_file: str | os.PathLike[str] | None = None,
+    authority: str | os.PathLike[str] | None = None,
     now: Callable[[], int] = time.monotonic_ns,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ReplayReport:
@@ -133,6 +135,9 @@ def replay(
         Whether to replace a trace that is there.
     token_file
         For a follower: file of mode 600 with the token that it expects.
+    authority
+        For a follower, and needed if it is on another machine: file of PEM with who must have signed its certificate.
+        What is sent is then encrypted.
     now, sleep
         The clock, in nanoseconds, and what waits for it, in seconds.
 
@@ -161,7 +166,12 @@ def replay(
         if token_file is None:
             message = f"{to} takes only what comes with a token."
             raise InvalidParameterError(message, "Give --token-file, the one that the follower has.")
-        return _send(opened, to, read_token(Path(token_file)), every_ns, _Clock(speed, now, sleep))
+        tls = None if authority is None else client_context(Path(authority))
+        if tls is None and not is_loopback(place_of(to)[0]):
+            message = f"Whoever is between this machine and {to} could read what is sent: nothing is encrypted."
+            raise InvalidParameterError(message, "Give --authority, who has signed the follower's certificate.")
+        sender = partial(Sender, to, read_token(Path(token_file)), tls=tls)
+        return _send(opened, sender, every_ns, _Clock(speed, now, sleep))
     target = Path(to).absolute()
     check_trace_place(target, replace=replace_target)
     check = partial(check_trace_place, target, replace=replace_target)
@@ -277,7 +287,7 @@ def _publish(trace: Trace, target: Path, portions: list[_Due], clock: _Clock) ->
     return _in_time(portions, clock, give, end)
 
 
-def _send(trace: Trace, address: str, token: str, every_ns: int, clock: _Clock) -> ReplayReport:
+def _send(trace: Trace, sender_of: Callable[[Hello], Sender], every_ns: int, clock: _Clock) -> ReplayReport:
     """Hand each file over when it is due, to be sent as soon as the follower takes it."""
     workers = tuple(trace.workers["worker"].to_pylist())
     gapless = trace.meta.gapless
@@ -287,7 +297,7 @@ def _send(trace: Trace, address: str, token: str, every_ns: int, clock: _Clock) 
         _say_what_is_not_sent(trace, folder)
         portions = _prepare(trace, folder / _HIDDEN, every_ns)
         last = dict.fromkeys(workers, 0) | {portion.worker: portion.last for portion in portions}
-        with Sender(address, token, Hello(trace.meta.trace_id, 0, 1, workers)) as sender:
+        with sender_of(Hello(trace.meta.trace_id, 0, 1, workers)) as sender:
             sender.describe({file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()})
 
             def give(due: _Due) -> None:

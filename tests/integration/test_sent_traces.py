@@ -17,6 +17,7 @@ from pag_graph import api
 from pag_graph.sources.record import build_program, free_ports
 from pag_graph.store.trace import Trace
 from tests.integration.test_record import pytestmark as needs_the_adapter
+from tests.support.certificates import identity
 from tests.support.compare import committed, differences
 
 if TYPE_CHECKING:
@@ -99,6 +100,25 @@ def test_two_processes_send_one_trace(tmp_path: Path) -> None:
     assert not (tmp_path / "kept").exists()
     pag = api.open(api.build(tmp_path / "spool", tmp_path / "store", engine="local").store.path)
     assert not {"receive_without_send", "events_missing"} & set(pag.findings()["finding"])
+
+
+@pytest.mark.skipif(not os.environ.get("PAG_PROVE"), reason="compiles the adapter anew; make prove has the time")
+def test_a_program_sends_to_another_machine_as_it_sends_to_this_one(tmp_path: Path) -> None:
+    from pag_graph.sources.wire.encrypted import server_context
+    from pag_graph.sources.wire.listen import listening
+
+    (tmp_path / "token").write_text("0123456789abcdef")
+    (tmp_path / "token").chmod(0o600)
+    who = identity(tmp_path)
+    program = build_program("bfs", optimised=False, features=("tls",))
+    with listening(tmp_path / "spool", "127.0.0.1:0", "0123456789abcdef", tls=server_context(*who)) as port:
+        sending = ["--send", f"127.0.0.1:{port}", "--token-file", str(tmp_path / "token")]
+        trusting = ["--authority", str(who.certificate), "-w", "2"]
+        subprocess.run([str(program), "--trace", str(tmp_path / "kept"), *sending, *trusting], check=True)
+    received = Trace.open(tmp_path / "spool")
+    assert received.meta.complete
+    assert not (tmp_path / "kept").exists()
+    api.build(tmp_path / "spool", tmp_path / "store", engine="local")
 
 
 @pytest.mark.parametrize("arguments", [["--send", "127.0.0.1:7070"], ["--token-file", "token"]])

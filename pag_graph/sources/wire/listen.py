@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import ssl
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import anyio
 from anyio.abc import SocketAttribute
 from anyio.from_thread import start_blocking_portal
 from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.tls import TLSStream
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError, StoreConflictError, StoreError
 from pag_graph.sources.wire import frames
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from anyio.abc import SocketStream, TaskStatus
+    from anyio.abc import ByteStream, SocketStream, TaskStatus
 
 CREDIT = 64 << 20
 """Bytes that a recorder may have sent without having heard that they are in the spool."""
@@ -48,14 +50,23 @@ class Listener:
         What recorders must know.
     tell
         Called, from another thread, with a line about each connection that was refused or cut off.
+    tls
+        How the follower proves who it is (`pag_graph.sources.wire.encrypted.server_context`); None: nothing is
+        encrypted.
     credit
         See `CREDIT`.
     """
 
     def __init__(
-        self, spool: Spool, token: str, tell: Callable[[str], None] | None = None, *, credit: int = CREDIT
+        self,
+        spool: Spool,
+        token: str,
+        tell: Callable[[str], None] | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        credit: int = CREDIT,
     ) -> None:
-        self._spool, self._token, self._credit = spool, token, credit
+        self._spool, self._token, self._tls, self._credit = spool, token, tls, credit
         self._tell = tell or (lambda _: None)
         self._talks: dict[int, tuple[anyio.CancelScope, anyio.Event]] = {}
         self._strangers = 0
@@ -90,11 +101,18 @@ class Listener:
                 if len(following) == len(ended):
                     await ended_event.wait()
 
-    async def _meet(self, stream: SocketStream) -> None:
+    async def _meet(self, connection: SocketStream) -> None:
         """Talk to one recorder; whatever he does, others are not disturbed."""
-        async with stream:
+        async with connection:
+            stream: ByteStream = connection
             try:
-                await self._talk(stream)
+                with self._stranger():
+                    stream = await self._encrypted(connection)
+                    received = BufferedByteReceiveStream(stream)
+                    hello = await self._greet(stream, received)
+                await self._talk(stream, received, hello)
+            except ssl.SSLError as error:
+                self._tell(f"A connection was closed that is not encrypted as it should be: {error.reason or error}.")
             except PagGraphError as error:
                 self._tell(f"A connection was closed: {error.message}")
                 await _refuse(stream, error, _code_of(error))
@@ -102,9 +120,14 @@ class Listener:
                 # The program went away, or the network: what came is there, and the next connection goes on.
                 return
 
-    async def _talk(self, stream: SocketStream) -> None:
-        received = BufferedByteReceiveStream(stream)
-        hello = await self._greet(stream, received)
+    async def _encrypted(self, connection: SocketStream) -> ByteStream:
+        if self._tls is None:
+            return connection
+        with anyio.fail_after(HELLO_S):
+            # Frames say how long they are, and what ends: a connection may end without a word.
+            return await TLSStream.wrap(connection, server_side=True, ssl_context=self._tls, standard_compatible=False)
+
+    async def _talk(self, stream: ByteStream, received: BufferedByteReceiveStream, hello: Hello) -> None:
         run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
         last_talk = self._talks.get(hello.process)
         scope, ended_event = anyio.CancelScope(), anyio.Event()
@@ -135,19 +158,24 @@ class Listener:
             if self._talks.get(hello.process, (None,))[0] is scope:
                 del self._talks[hello.process]
 
-    async def _greet(self, stream: SocketStream, received: BufferedByteReceiveStream) -> Hello:
-        """Find out who it is, and that he may."""
+    @contextmanager
+    def _stranger(self) -> Iterator[None]:
+        """Count those who have not said who they are."""
         if self._strangers >= STRANGERS:
             message = "Too many recorders are connecting at once."
             raise StoreError(message, "Try again later.")
         self._strangers += 1
         try:
-            nonce = secrets.token_bytes(frames.NONCE_BYTES)
-            await stream.send(frames.frame(Kind.NONCE, nonce))
-            with anyio.fail_after(HELLO_S):
-                kind, body = await _receive(received, frames.MOST_HELLO_BYTES)
+            yield
         finally:
             self._strangers -= 1
+
+    async def _greet(self, stream: ByteStream, received: BufferedByteReceiveStream) -> Hello:
+        """Find out who it is, and that he may."""
+        nonce = secrets.token_bytes(frames.NONCE_BYTES)
+        await stream.send(frames.frame(Kind.NONCE, nonce))
+        with anyio.fail_after(HELLO_S):
+            kind, body = await _receive(received, frames.MOST_HELLO_BYTES)
         if kind is not Kind.HELLO or not frames.knows(self._token, nonce, body):
             message = "A recorder connected without the right token."
             raise InvalidParameterError(message, _DIGEST_HINT)
@@ -183,13 +211,15 @@ async def _receive(received: BufferedByteReceiveStream, most: int = frames.MOST_
     return kind, await received.receive_exactly(length) if length else b""
 
 
-async def _refuse(stream: SocketStream, error: PagGraphError, code: Code) -> None:
+async def _refuse(stream: ByteStream, error: PagGraphError, code: Code) -> None:
     """Say why a connection ends; what still comes is read, for otherwise the other side might not get to read it."""
     text = error.message if error.hint is None else f"{error.message} {error.hint}"
     connection_errors = suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
     with connection_errors, anyio.move_on_after(1):
         await stream.send(frames.json_frame(Kind.ERROR, {"code": code, "text": text}))
-        await stream.send_eof()
+        # With TLS no side can end alone.
+        with suppress(NotImplementedError):
+            await stream.send_eof()
         while True:
             await stream.receive()
 
@@ -204,7 +234,7 @@ def _code_of(error: PagGraphError) -> Code:
 
 @contextmanager
 def listening(
-    root: Path, address: str, token: str, tell: Callable[[str], None] | None = None, **limits: Any
+    root: Path, address: str, token: str, tell: Callable[[str], None] | None = None, **options: Any
 ) -> Iterator[int]:
     """Receive a trace by TCP as long as the block runs, in a thread of its own.
 
@@ -216,9 +246,7 @@ def listening(
         HOST:PORT, of this machine; port 0 takes a free one.
     token
         What recorders must know.
-    tell
-        As for `Listener`.
-    limits
+    tell, options
         As for `Listener`.
 
     Yields
@@ -229,18 +257,18 @@ def listening(
     Raises
     ------
     InvalidParameterError
-        If others than this machine would reach it.
+        If others than this machine would reach it, and nothing is encrypted.
     SinkError
         If the port is taken.
     """
     host, port = frames.place_of(address)
-    if not is_loopback(host):
+    if not is_loopback(host) and options.get("tls") is None:
         message = f"Everybody who can reach {host} could read and forge what recorders send: frames are not encrypted."
-        hint = "Listen on 127.0.0.1, and let other machines come through a tunnel, such as ssh -R 7070:127.0.0.1:7070."
+        hint = "Give --certificate and --key, or listen on 127.0.0.1 and let others come through a tunnel (ssh -R)."
         raise InvalidParameterError(message, hint)
     spool = Spool(root)
     try:
-        listener = Listener(spool, token, tell, **limits)
+        listener = Listener(spool, token, tell, **options)
         with start_blocking_portal() as portal:
             try:
                 future, chosen = portal.start_task(listener.serve, host, port)

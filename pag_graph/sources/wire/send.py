@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.errors import SinkError, TraceFormatError
 from pag_graph.sources.wire import frames
+from pag_graph.sources.wire.encrypted import Encrypted
 from pag_graph.sources.wire.frames import Code, Hello, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
     from typing import Self
+
+    _Connection = socket.socket | Encrypted
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 """How long to wait before one connects again: at first, and at most; doubled in between."""
@@ -53,6 +57,8 @@ class Sender:
         What the follower expects.
     hello
         Who sends.
+    tls
+        Whom to trust, from `pag_graph.sources.wire.encrypted.client_context`; None: nothing is encrypted.
     pauses
         See `FIRST_PAUSE_S`.
     """
@@ -63,9 +69,11 @@ class Sender:
         token: str,
         hello: Hello,
         *,
+        tls: ssl.SSLContext | None = None,
         pauses: tuple[float, float] = (FIRST_PAUSE_S, LONGEST_PAUSE_S),
     ) -> None:
         self._place, self._token, self._hello, self._pauses = frames.place_of(address), token, hello, pauses
+        self._tls, self._distrust = tls, ""
         self._changed = threading.Condition()
         self._description: bytes | None = None
         self._described = 0
@@ -128,7 +136,9 @@ class Sender:
             raise self.refused
         if not is_done:
             host, port = self._place
-            message = f"The follower at {host}:{port} accepted nothing for {timeout_s:g} s, and lacks a part."
+            message = (
+                f"The follower at {host}:{port} accepted nothing for {timeout_s:g} s, and lacks a part.{self._distrust}"
+            )
             raise SinkError(message, "Send it again when the follower listens: it accepts what is missing.")
 
     def close(self) -> None:
@@ -152,11 +162,15 @@ class Sender:
         pause = self._pauses[0]
         while not self._closed and self.refused is None:
             try:
-                with socket.create_connection(self._place, timeout=_TIMEOUT_S) as connection:
-                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with socket.create_connection(self._place, timeout=_TIMEOUT_S) as plain:
+                    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    connection = plain if self._tls is None else Encrypted(plain, self._tls, self._place[0])
                     self._greet(connection)
-                    pause = self._pauses[0]
+                    pause, self._distrust = self._pauses[0], ""
                     self._talk(connection)
+            except ssl.SSLError as error:
+                # Somebody else is there, or does not speak TLS; who waits in vain wants to know.
+                self._distrust = f" No encrypted connection to it: {error.reason or error}."
             except (OSError, TraceFormatError):
                 # The follower is not there, or speaks nonsense: he may be there, and speak sense, later.
                 pass
@@ -165,7 +179,7 @@ class Sender:
                     self._changed.wait(pause)
             pause = min(2 * pause, self._pauses[1])
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _greet(self, connection: _Connection) -> None:
         kind, nonce = _receive(connection)
         if kind is not Kind.NONCE:
             raise frames.malformed(kind, "a nonce was to come first")
@@ -178,7 +192,7 @@ class Sender:
         self._broken = False
         self.connections += 1
 
-    def _talk(self, connection: socket.socket) -> None:
+    def _talk(self, connection: _Connection) -> None:
         """Send what waits, until nothing more comes or the connection breaks."""
         listener = threading.Thread(target=self._listen, args=(connection,), daemon=True)
         listener.start()
@@ -220,14 +234,14 @@ class Sender:
             listener.join()
 
     @staticmethod
-    def _send_portion(connection: socket.socket, portion: Portion, content: bytes) -> None:
+    def _send_portion(connection: _Connection, portion: Portion, content: bytes) -> None:
         if portion.lost:
             lost = {"worker": portion.worker, "lost": portion.lost}
             connection.sendall(frames.json_frame(Kind.LOST, lost))
         head = frames.EVENTS_HEAD.pack(portion.worker, portion.first, portion.published_ns)
         connection.sendall(frames.frame(Kind.EVENTS, head, content))
 
-    def _listen(self, connection: socket.socket) -> None:
+    def _listen(self, connection: _Connection) -> None:
         """Hear what the follower says."""
         try:
             while True:
@@ -273,12 +287,12 @@ class Sender:
             self._changed.notify_all()
 
 
-def _receive(connection: socket.socket) -> tuple[Kind, bytes]:
+def _receive(connection: _Connection) -> tuple[Kind, bytes]:
     kind, length = frames.head(_exactly(connection, frames.HEAD.size))
     return kind, _exactly(connection, length)
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
+def _exactly(connection: _Connection, count: int) -> bytes:
     parts = []
     while count:
         part = connection.recv(min(count, 1 << 20))

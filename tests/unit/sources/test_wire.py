@@ -16,16 +16,20 @@ from pag_graph.errors import InvalidParameterError, SinkError, StoreConflictErro
 from pag_graph.model.enums import Severity
 from pag_graph.sources.replay import replay
 from pag_graph.sources.wire import frames
+from pag_graph.sources.wire.encrypted import client_context, server_context
 from pag_graph.sources.wire.frames import HEAD, Hello, Kind
 from pag_graph.sources.wire.listen import listening
 from pag_graph.sources.wire.send import Portion, Sender, _receive
 from pag_graph.store.findings import findings
 from pag_graph.store.trace import Trace, write_table
+from tests.support.certificates import Identity, identity
 from tests.support.compare import committed, differences
 from tests.support.growing import rounds
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 TOKEN = "0123456789abcdef"
@@ -150,8 +154,9 @@ def test_whoever_does_not_know_the_token_is_refused(source: Trace, spool: tuple[
         sending.finish({0: 0}, finished=False)
 
 
-def sender(port: int, source: Trace, token: str = TOKEN) -> Sender:
-    return Sender(f"127.0.0.1:{port}", token, Hello(source.meta.trace_id, 0, 1, (0, 1)), pauses=(0.01, 0.02))
+def sender(port: int, source: Trace, token: str = TOKEN, tls: ssl.SSLContext | None = None) -> Sender:
+    hello = Hello(source.meta.trace_id, 0, 1, (0, 1))
+    return Sender(f"127.0.0.1:{port}", token, hello, tls=tls, pauses=(0.01, 0.02))
 
 
 @pytest.mark.parametrize(
@@ -297,25 +302,119 @@ class Cutting:
         self._server.close()
 
 
+def listening_to(root: Path, who: Identity, told: list[str] | None = None) -> AbstractContextManager[int]:
+    tell = None if told is None else told.append
+    return listening(root, ANY, TOKEN, tell, tls=server_context(*who))
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize("step", [400, 3001])
 def test_connections_that_are_cut_anywhere_lose_and_double_nothing(
-    tmp_path: Path, source: Trace, spool: tuple[Path, int, list[str]], step: int
+    tmp_path: Path,
+    source: Trace,
+    step: int,
+    encrypted: bool,  # noqa: FBT001
 ) -> None:
-    root, port, _ = spool
-    # Later ones live longer, so that in the end all comes through.
-    between = Cutting(port, [step * (number + 1) for number in range(12)])
-    with sender(between.port, source) as sending:
-        sending.describe(frames.unpack_files(description(source)))
-        for portion in portions(source, tmp_path, 7):
-            sending.send(portion)
-        sending.finish(
-            {worker: source.events(["seq"], [worker])["seq"][-1].as_py() for worker in (0, 1)}, finished=True
-        )
-        assert sending.connections > 3
-    between.close()
+    root, who = tmp_path / "spool", identity(tmp_path)
+    with listening_to(root, who) if encrypted else listening(root, ANY, TOKEN) as port:
+        # Later ones live longer, so that in the end all comes through.
+        between = Cutting(port, [step * (number + 1) for number in range(12)])
+        tls = client_context(who.certificate) if encrypted else None
+        with sender(between.port, source, tls=tls) as sending:
+            send_all(sending, source, tmp_path)
+            assert sending.connections > 3
+        between.close()
     received = Trace.open(root)
     assert received.events().equals(source.events())
     assert received.meta == source.meta
+
+
+def send_all(sending: Sender, source: Trace, folder: Path) -> None:
+    sending.describe(frames.unpack_files(description(source)))
+    for portion in portions(source, folder, 7):
+        sending.send(portion)
+    last = {worker: source.events(["seq"], [worker])["seq"][-1].as_py() for worker in (0, 1)}
+    sending.finish(last, finished=True)
+
+
+def test_what_is_encrypted_is_followed_as_what_is_recorded(tmp_path: Path, source: Trace, token_file: Path) -> None:
+    who = identity(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    options = {"speed": None, "flush_every_s": 0.05, "token_file": token_file, "authority": who.certificate}
+    sending = threading.Thread(target=replay, args=(source.path, f"tcp://{address}"), kwargs=options)
+    sending.start()
+    report = api.follow(
+        tmp_path / "spool",
+        tmp_path / "store",
+        listen=address,
+        token_file=token_file,
+        certificate=who.certificate,
+        key=who.key,
+    )
+    sending.join(30)
+    assert report.complete
+    assert Trace.open(tmp_path / "spool").events().equals(source.events())
+
+
+@pytest.mark.parametrize("other", ["another authority", "another host", "no encryption"])
+def test_who_cannot_be_trusted_gets_nothing(tmp_path: Path, source: Trace, other: str) -> None:
+    ours, theirs = identity(tmp_path, "ours"), identity(tmp_path, "theirs", "127.0.0.2")
+    root, told = tmp_path / "spool", list[str]()
+    shown = {"another authority": ours, "another host": theirs}.get(other)
+    trusted = ours if other == "no encryption" else theirs
+    with (
+        listening(root, ANY, TOKEN, told.append) if shown is None else listening_to(root, shown, told) as port,
+        sender(port, source, tls=client_context(trusted.certificate)) as sending,
+        pytest.raises(SinkError, match=r"accepted nothing.*No encrypted connection to it: "),
+    ):
+        sending.finish({0: 0}, finished=False, timeout_s=0.5)
+    assert not list((root / "events").iterdir())
+    assert [path.name for path in (root / "received").iterdir()] == ["lock"]
+    if shown is not None:
+        assert "is not encrypted as it should be" in told[0]
+
+
+def test_strangers_that_do_not_speak_tls_are_cut_off(tmp_path: Path, source: Trace) -> None:
+    who, told = identity(tmp_path), list[str]()
+    with listening_to(tmp_path / "spool", who, told) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            while plain.recv(1 << 10):
+                continue
+        assert "is not encrypted as it should be" in told[0]
+        # Others are not disturbed, and their tokens still matter.
+        with (
+            sender(port, source, "wrong wrong wrong", client_context(who.certificate)) as sending,
+            pytest.raises(SinkError, match="without the right token"),
+        ):
+            sending.finish({0: 0}, finished=False)
+
+
+def test_certificates_and_keys_that_cannot_be_used_are_refused(tmp_path: Path, source: Trace, token_file: Path) -> None:
+    who, other = identity(tmp_path), identity(tmp_path, "other")
+    junk = tmp_path / "junk.pem"
+    junk.write_text("nothing")
+    junk.chmod(0o600)
+    for certificate, key in ((junk, who.key), (who.certificate, junk), (who.certificate, other.key)):
+        with pytest.raises(InvalidParameterError, match="are no certificate with its key"):
+            server_context(certificate, key)
+    with pytest.raises(SinkError, match="cannot be read"):
+        server_context(tmp_path / "absent", who.key)
+    with pytest.raises(SinkError, match="cannot be read"):
+        server_context(who.certificate, tmp_path / "absent")
+    with pytest.raises(SinkError, match="cannot be read"):
+        client_context(tmp_path / "absent")
+    with pytest.raises(InvalidParameterError, match="No certificate is in"):
+        client_context(junk)
+    other.key.chmod(0o644)
+    with pytest.raises(InvalidParameterError, match="Other users can read"):
+        server_context(*other)
+    for options in ({"listen": ANY, "token_file": token_file, "key": who.key}, {"certificate": junk, "key": junk}):
+        with pytest.raises(InvalidParameterError, match="A certificate needs its key"):
+            api.follow(tmp_path / "spool", tmp_path / "store", **options)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="nothing is encrypted"):
+        replay(source.path, "tcp://192.0.2.1:7070", token_file=token_file)
 
 
 def test_rows_that_come_again_are_dropped_and_missing_ones_must_be_lost(

@@ -26,6 +26,7 @@ pub struct Arguments {
     sink: Sink,
     replace: bool,
     send: Option<(String, PathBuf)>,
+    authority: Option<PathBuf>,
     step: bool,
     arrivals: Option<Arrivals>,
     timely: Option<timely::Config>,
@@ -53,6 +54,7 @@ impl Arguments {
         options.optflag("", "replace", "replace a trace that is there");
         options.optopt("", "send", "a follower that listens; what it has not taken stays in the trace", "HOST:PORT");
         options.optopt("", "token-file", "with --send: file of mode 600 with the follower's token", "FILE");
+        options.optopt("", "authority", "with --send: who signed the follower's certificate (feature tls)", "FILE");
         options.optflag("", "step", "spin with step instead of parking with step_or_park");
         options.optflag("", "arrivals", "record when messages of other processes arrived");
         options.optflag("", "help", "print this help");
@@ -94,6 +96,7 @@ impl Arguments {
                     (None, None) => None,
                     _ => return Err("--send and --token-file: give both, or neither".to_owned()),
                 },
+                authority: matches.opt_str("authority").map(PathBuf::from),
                 step: matches.opt_present("step"),
                 arrivals: matches.opt_present("arrivals").then(Arrivals::new),
                 timely: Some(timely),
@@ -217,6 +220,9 @@ impl Run {
             let mut config = Config::new(directory).sink(arguments.sink).replace(arguments.replace);
             if let Some((address, token_file)) = &arguments.send {
                 config = config.send(address, token_file);
+            }
+            if let Some(authority) = &arguments.authority {
+                config = config.authority(authority);
             }
             if let Some(arrivals) = &arguments.arrivals {
                 config = config.arrivals(arrivals);
