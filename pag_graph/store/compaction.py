@@ -1,9 +1,11 @@
 """Small files of a store that become large ones, a few at a time, beside the commits of a follower.
 
-Files belong to a class by their rows: up to 31, up to 1,023, up to 32,767, and up to half a million. As soon as a class
-has 32 files, they become one of a higher class, so a row is written again four times at most, and the number of files
-grows with the logarithm of what a table holds, until files are large. The next commit puts the new file in the place of
-the old ones, as a change of files and not of data; until then nobody sees it.
+Files belong to a class by their rows: up to 31, up to 1,023, up to 32,767, and above. As soon as a class has 32 files,
+they become one of a higher class, so a row is written again four times at most, and the number of files grows with the
+logarithm of what a table holds, until files are large. That is a file with a whole row group, or a MiB: readers skip by
+row groups, and to open such a file takes little beside reading it. To write it again takes as long as a query.
+The next commit puts the new file in the place of the old ones, as a change of files and not of data; until then nobody
+sees it.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pag_graph.errors import PagGraphError, StoreError
 from pag_graph.model.live_tables import ALL_TABLES
 from pag_graph.store.capacity import enough_memory
-from pag_graph.store.parts import check_parts, damaged, discard, write_part
+from pag_graph.store.parts import ROW_GROUP, check_parts, damaged, discard, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +35,9 @@ Done = TypeVar("Done")
 FILES = 32
 """So many files of a class become one."""
 MOST_ROWS = 1 << 20
-"""Rows of the largest file that is made; one of half as many stays as it is."""
+"""Rows of the largest file that is made."""
+LARGE_ROWS, LARGE_BYTES = ROW_GROUP, 1 << 20
+"""A file of so many rows or bytes stays as it is."""
 TABLES = {
     "vertices": (("epoch", "ascending"), ("id", "ascending")),
     "edges": (("epoch", "ascending"), ("dst", "ascending"), ("src", "ascending")),
@@ -70,7 +76,7 @@ def due(parts: Sequence[PartFile]) -> list[PartFile]:
     """
     classes: dict[int, list[PartFile]] = {}
     for part in parts:
-        if part.rows < MOST_ROWS // 2:
+        if part.rows < LARGE_ROWS and part.size_bytes < LARGE_BYTES:
             classes.setdefault(_class(part.rows), []).append(part)
     for _, members in sorted(classes.items()):
         if len(members) < FILES and sum(part.rows for part in members) < MOST_ROWS:
@@ -127,8 +133,10 @@ def _joined(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
         )
     except (OSError, pa.ArrowException) as error:
         raise damaged(folder / parts[0].path, f"it or one of {len(parts)} cannot be read: {error}") from error
-    # In the place of those that are not sorted: they are not needed while these are written.
-    rows = rows.sort_by(list(TABLES[table]))
+    order = pc.sort_indices(rows, sort_keys=list(TABLES[table])).to_numpy()
+    if np.any(np.diff(order.view(np.int64)) != 1):
+        # In the place of those that are not sorted: they are not needed while these are written.
+        rows = rows.take(order)
     joined = write_part(store, table, rows)
     if joined is None:
         message = f"{len(parts)} files of {folder} have no rows."

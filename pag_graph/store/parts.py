@@ -28,13 +28,15 @@ PROVISIONAL = "open-"
 """How names of files begin that hold rows of epochs that are still open: the next append takes their place."""
 _FINAL = "part-"
 _CHECKSUM = re.compile(r"-([0-9a-f]{8})\.parquet")
-_ROW_GROUP = 64 * 1024
+ROW_GROUP = 64 * 1024
 """Rows of a row group: few enough that one epoch is read without much of its neighbours."""
+_ANSWERS = ("changes", "row")
 _KINDS = {
     table: (
         schema,
         [column.name for column in schema if pa.types.is_integer(column.type)],
-        [column.name for column in schema if pa.types.is_string(column.type)],
+        # A row of an answer is a text that hardly comes twice: a dictionary of such texts is made and thrown away.
+        [column.name for column in schema if pa.types.is_string(column.type) and (table, column.name) != _ANSWERS],
     )
     for table, schema in ALL_TABLES.items()
 }
@@ -120,9 +122,9 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
             content,
             file,
             compression="lz4",
-            row_group_size=_ROW_GROUP,
+            row_group_size=ROW_GROUP,
             # Statistics of words are made for every batch and take longer than the words; no reader skips by them.
-            write_batch_size=_ROW_GROUP,
+            write_batch_size=ROW_GROUP,
             write_statistics=integers,
             metadata_collector=footers,
             use_dictionary=words,

@@ -24,7 +24,7 @@ from pag_graph.engines.following import Following
 from pag_graph.errors import StoreError
 from pag_graph.store import compaction
 from pag_graph.store.check import check_store
-from pag_graph.store.compaction import FILES, MOST_ROWS, TABLES, Compaction, due
+from pag_graph.store.compaction import FILES, LARGE_BYTES, LARGE_ROWS, MOST_ROWS, TABLES, Compaction, due
 from pag_graph.store.delta import open_store
 from pag_graph.store.history import commits
 from pag_graph.store.parts import PartFile
@@ -69,8 +69,8 @@ class Rounds(Event):
         return self.is_set()
 
 
-def part(number: int, rows: int) -> PartFile:
-    return PartFile(path=f"part-{number}", size_bytes=1, rows=rows, statistics="{}")
+def part(number: int, rows: int, size_bytes: int = 1) -> PartFile:
+    return PartFile(path=f"part-{number}", size_bytes=size_bytes, rows=rows, statistics="{}")
 
 
 def follow(growing: GrowingTrace, store: Path, epochs: range, *, finish: bool) -> Iterator[Committed]:
@@ -140,12 +140,17 @@ def test_when_files_are_due() -> None:
     mixed = [*small[:20], part(90, 40), *small[20:]]
     assert due(mixed) == small
     # Large files are joined up to the limit, and stay then.
-    large = [part(number, MOST_ROWS // 3) for number in range(4)]
-    assert due(large) == large[:3]
-    assert due([part(number, MOST_ROWS // 2) for number in range(100)]) == []
+    fit = MOST_ROWS // (LARGE_ROWS - 1)
+    large = [part(number, LARGE_ROWS - 1) for number in range(fit + 1)]
+    assert due(large) == large[:fit]
+    assert due([part(number, LARGE_ROWS) for number in range(100)]) == []
+    # So do files of many bytes, whatever their rows.
+    heavy = [part(100 + number, 5, LARGE_BYTES) for number in range(100)]
+    assert due(heavy) == []
+    assert due([*heavy, *small]) == small
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1000, 70_000])
+@pytest.mark.parametrize("rows", [1, 7, 1000, 60_000])
 def test_rows_are_written_four_times_at_most_and_files_stay_few(rows: int) -> None:
     files: list[PartFile] = []
     written, most = 0, 0
@@ -156,7 +161,7 @@ def test_rows_are_written_four_times_at_most_and_files_stay_few(rows: int) -> No
             files = [file for file in files if file not in chosen]
             files.append(part(10_000 + written, total))
             written += total
-        most = max(most, len([file for file in files if file.rows < MOST_ROWS // 2]))
+        most = max(most, len([file for file in files if file.rows < LARGE_ROWS]))
     assert written <= 4 * 4000 * rows
     assert most <= 4 * FILES
 
