@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,7 @@ from pag_graph.graph.tiling import scan_near
 from pag_graph.kernels.arranging import medians
 from pag_graph.kernels.replay import group_arcs
 from pag_graph.model.enums import ActivityType
+from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import INVARIANTS
 from pag_graph.runtime import threads
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 _PROGRESS = str(ActivityType.PROGRESS_MESSAGE)
+_SILENT: dict[str, Any] = {**SEEN, "epoch": pl.Int64, "limit": pl.Int64, "learned": pl.Boolean, "unit": pl.String}
 _SIGMA = 1.4826
 """A normal distribution's standard deviation over its MAD."""
 FEWEST = 5
@@ -245,28 +247,30 @@ def _progress(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFr
 
     `sends` says with the epoch of which row a message is counted, null where with none of these rounds.
     """
-    sends = sends.unique("src", keep="first").with_columns(worker=worker_of("src"))
-    sends = sends.sort("worker", "start_ns", "src")
-    gaps = sends.with_columns(
-        dst="src",
-        src=pl.col("src").shift(1).over("worker"),
-        begin=pl.col("start_ns").shift(1).over("worker"),
-    ).with_columns(observed=pl.col("start_ns") - pl.col("begin"), start_ns="begin")
+    # A follower asks at every commit about a handful of messages: each call of Polars takes longer than they do.
+    src, first = np.unique(sends["src"].to_numpy(), return_index=True)
+    start, epoch = sends["start_ns"].to_numpy()[first], sends["epoch"][first]
+    worker = src >> POSITION_BITS
+    order = np.lexsort((src, start, worker))
+    src, start, worker, epoch = src[order], start[order], worker[order], epoch[order]
+    counted = epoch.is_not_null().to_numpy()
+    gap = np.flatnonzero((worker[1:] == worker[:-1]) & counted[1:])
     end, last = int(windows["end_ns"].max()), int(windows["epoch"].max())  # type: ignore[arg-type]
-    sends_inside = sends.filter(pl.col("start_ns") <= end)
-    open_gaps = (
-        sends_inside.join(_owing_at(run, end), on="worker", how="semi")
-        .group_by("worker")
-        .agg(pl.col("src", "start_ns").last())
-        .with_columns(dst=pl.lit(None, pl.Int64), epoch=pl.lit(last, pl.Int64), observed=end - pl.col("start_ns"))
+    inside = np.flatnonzero((start <= end) & np.isin(worker, _owing_at(run, end)["worker"].to_numpy()))
+    begun = inside[np.diff(worker[inside], append=-1) != 0]
+    begin = np.append(gap, begun)
+    gaps = pl.DataFrame(
+        {
+            "src": src[begin],
+            "dst": pl.concat([pl.Series(src[gap + 1]), pl.repeat(None, len(begun), dtype=pl.Int64, eager=True)]),
+            "worker": worker[begin],
+            "start_ns": start[begin],
+            "observed": np.append(start[gap + 1], np.full(len(begun), end)) - start[begin],
+        }
     )
-    parts = [
-        shaped(frame, invariant=pl.lit("progress_max"), type=pl.lit(_PROGRESS))
-        .with_columns(frame["epoch"])
-        .filter(pl.col("observed").is_not_null())
-        for frame in (gaps, open_gaps)
-    ]
-    return pl.concat(parts).filter(pl.col("epoch").is_in(windows["epoch"].implode()))
+    epochs = pl.concat([epoch[gap + 1], pl.repeat(last, len(begun), dtype=pl.Int64, eager=True)])
+    shaped_gaps = shaped(gaps, invariant=pl.lit("progress_max"), type=pl.lit(_PROGRESS))
+    return shaped_gaps.with_columns(epochs.alias("epoch"))
 
 
 def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, *, to_all: bool) -> pl.DataFrame:
@@ -281,7 +285,9 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, *, to_all: boo
         .select("epoch")
         .unique()
     )
-    # Mostly no worker is silent, and nobody's life needs to be known.
+    if not suspects.height:
+        # Mostly no worker is silent, and nobody's life needs to be known.
+        return pl.DataFrame(schema=_SILENT)
     owing = _there_throughout(run, asked.join(suspects, on="epoch", how="semi"))
     others = owing.group_by("epoch").agg(limit=pl.len().cast(pl.Int64) - 1)
     if not to_all:

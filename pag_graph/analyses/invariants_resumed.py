@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from pag_graph.analyses.observations import KEY, SEEN
 from pag_graph.analyses.runner import with_epochs
 from pag_graph.analyses.view import View
 from pag_graph.graph.membership import first_label
+from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.live_tables import FROM
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _OBSERVED, _SENT = "observed", "sent"
 _EPOCHS = 20
 """Epochs as of which it can go on."""
+_NEVER = np.iinfo(np.int64).min + 1
 _SENDS = {"src": pl.Int64, "dst": pl.Int64, "src_epoch": pl.Int64, "start_ns": pl.Int64}
 _SCHEMA = {"part": pl.String, "epoch": pl.Int64, "key": pl.String, "value": pl.String}
 _KEYS = {name: pl.String if SEEN[name] == SEEN["type"] else SEEN[name] for name in KEY}
@@ -57,13 +60,11 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
     """
     run_until = run.until(last)
     known_rounds = rounds(run_until)
-    first = memory.filter(pl.col("part") == FROM)["epoch"].to_list()
-    begins = known_rounds["epoch"].min() if known_rounds.height else None
+    begin = memory.filter(pl.col("part") == FROM).to_dicts()
+    since = min(since, int(begin[0]["value"])) if begin else since
     # The startup counts as a round only as long as it is alone.
-    alone = memory.filter(pl.col("part") == FROM)["key"].to_list() == ["alone"]
-    newest = memory.filter(pl.col("part") == FROM)["value"].to_list()
-    since = min(since, int(newest[0])) if newest else since
-    if not first or alone or since < first[0] or begins is None:
+    anew = not begin or begin[0]["key"] == "alone" or since < begin[0]["epoch"]
+    if anew or not known_rounds.height:
         since, memory = -(2**63), pl.DataFrame(schema=_SCHEMA)
         run, run_until, known_rounds = run.whole, run.whole.until(last), rounds(run.whole.until(last))
     first_sent = first_label(run, since)
@@ -92,15 +93,20 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
 
 def _epochs_overlap(before: pl.DataFrame, later: pl.DataFrame) -> bool:
     """Say whether a worker sent something in an earlier epoch after what it sent in a later one."""
-    ends, begins = (frame.group_by(worker=worker_of("src")) for frame in (before, later))
-    joined = ends.agg(end=pl.col("start_ns").max()).join(begins.agg(begin=pl.col("start_ns").min()), on="worker")
-    return joined.filter(pl.col("end") > pl.col("begin")).height > 0
+    of_before, of_later = (frame["src"].to_numpy() >> POSITION_BITS for frame in (before, later))
+    workers, place = np.unique(np.append(of_before, of_later), return_inverse=True)
+    ends, begins = np.full(len(workers), _NEVER), np.full(len(workers), -_NEVER)
+    np.maximum.at(ends, place[: len(of_before)], before["start_ns"].to_numpy())
+    np.minimum.at(begins, place[len(of_before) :], later["start_ns"].to_numpy())
+    return bool(np.any(ends > begins))
 
 
 def _latest(sends: pl.DataFrame) -> pl.DataFrame:
     """Return the last one of each worker."""
-    order = sends.with_columns(worker=worker_of("src")).sort("start_ns", "src")
-    return order.unique("worker", keep="last", maintain_order=True).drop("worker")
+    src = sends["src"].to_numpy()
+    order = np.lexsort((src, sends["start_ns"].to_numpy(), src >> POSITION_BITS))
+    latest: pl.DataFrame = sends[order[np.diff(src[order] >> POSITION_BITS, append=-1) != 0]]
+    return latest
 
 
 def _observed(memory: pl.DataFrame) -> pl.DataFrame:

@@ -77,7 +77,11 @@ def round_observations(view: View, parameters: InvariantsParameters) -> pl.DataF
 
 
 def _columns(run: Run) -> tuple[str, ...]:
-    return _COLUMNS + _OF_READS if run.aligned else _COLUMNS
+    return _COLUMNS + _of_reads(run)
+
+
+def _of_reads(run: Run) -> tuple[str, ...]:
+    return _OF_READS if run.aligned else ()
 
 
 def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFrame:
@@ -210,12 +214,18 @@ def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
             column = column.cast(NAMES)
         if column.dtype == pl.Enum:
             column = column.to_physical()
-        values, distinct = ranks(column.cast(pl.Int64).fill_null(-1).to_numpy())
-        if count * len(distinct) > _SPARSE * frame.height:
+        column = column.cast(pl.Int64)
+        values = (column.fill_null(-1) if column.null_count() else column).to_numpy()
+        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        values, distinct = (values - low, high - low + 1)
+        if count * distinct > _SPARSE * frame.height:
+            values, occurring = ranks(values)
+            distinct = len(occurring)
+        if count * distinct > _SPARSE * frame.height:
             number, numbers = ranks(number)
             count = len(numbers)
-        if len(distinct) > 1:
-            number, count = number * len(distinct) + values, count * len(distinct)
+        if distinct > 1:
+            number, count = number * distinct + values, count * distinct
     number, numbers = ranks(number)
     return number, len(numbers)
 
@@ -250,17 +260,16 @@ def shaped(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
     frame
         May lack columns of `SEEN`.
     **values
-        Columns to be set before.
+        Columns to be set before, from those of the frame.
 
     Returns
     -------
     DataFrame
         The columns of `SEEN`, absent ones null, and ``window`` if the frame has it.
     """
-    frame = frame.with_columns(**values)
-    absent = {name: pl.lit(None, kind) for name, kind in SEEN.items() if name not in frame.columns}
+    known = {**dict.fromkeys(SEEN, pl.lit(None)), **{name: pl.col(name) for name in frame.columns}, **values}
     place = [name for name in frame.columns if name == "window"]
-    return frame.with_columns(**absent).select(*SEEN.names(), *place).cast(dict(SEEN))  # type: ignore[arg-type]
+    return frame.select(*(known[name].cast(kind).alias(name) for name, kind in SEEN.items()), *place)
 
 
 def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.DataFrame) -> pl.DataFrame:
@@ -280,7 +289,9 @@ def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.
 
 def _messages(tiling: Tiling) -> pl.DataFrame:
     messages = np.flatnonzero(tiling.is_type(*MESSAGE_TYPES))
-    return tiling.edges.drop("operator")[messages].with_columns(
+    return tiling.edges.select("src", "dst", "type", "channel", "start_ns", "duration_ns", *_of_reads(tiling.run))[
+        messages
+    ].with_columns(
         window=pl.Series(tiling.window[messages]),
         worker=worker_of("src"),
         to_worker=worker_of("dst"),
