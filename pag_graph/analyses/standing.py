@@ -235,6 +235,34 @@ def summed(changes: pl.DataFrame) -> pl.DataFrame:
     return sums.filter(pl.col("diff") != 0).sort("epoch", maintain_order=True)
 
 
+def difference(before: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame:
+    """Say what has to be added to an answer, so that it becomes another one.
+
+    Parameters
+    ----------
+    before
+        `ANSWERS`, with how often each row was there (``diff``).
+    now
+        `ANSWERS`, each row as often as it is there.
+
+    Returns
+    -------
+    DataFrame
+        As of `summed`: ``epoch``, ``row`` and ``diff``. What was said of an epoch before is added up with what is said
+        now; rows of other epochs are only looked at to see whether one comes twice.
+    """
+    now = now.select("epoch", "row", diff=pl.lit(1, pl.Int64))
+    is_revised = pl.col("epoch").is_in(before["epoch"].unique().implode())
+    came, others = (now, now.clear()) if not before.height else (now.filter(~is_revised), now.filter(is_revised))
+    if came["row"].hash().n_unique() < came.height:
+        # A row comes twice, or two have one hash.
+        came, others = now.clear(), now
+    if before.height or others.height:
+        gone = before.select("epoch", "row", diff=-pl.col("diff"))
+        came = pl.concat([summed(pl.concat([gone, others])), came])
+    return came.sort("epoch", maintain_order=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Delta:
     """What a state of a store has that the one before it had not, and the other way round."""

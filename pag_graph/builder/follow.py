@@ -29,6 +29,7 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.rules.registry import of
 from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.compaction import Compaction
+from pag_graph.store.fresh import Fresh
 from pag_graph.store.retention import Retention
 
 if TYPE_CHECKING:
@@ -155,14 +156,18 @@ class Follower:
         sink: Sink | None = None,
     ) -> None:
         self._settle_ns = settle_ns
-        self._target, self._sink, self._slice_events = target, sink or StoreSink(target), slice_events
+        self._fresh = Fresh()
+        self._target, self._sink, self._slice_events = target, sink or StoreSink(target, self._fresh), slice_events
         self._rules, self._parameters = rules, parameters or RuleParameters()
         self._derive = derive
         self._compaction = Compaction(target)
         self._retention = Retention(self._compaction)
-        self._kept, self._previous = kept, kept or replaced
+        self._kept: StoreInfo | None = None
+        self._previous = replaced
+        self._run: Mapping[str, Any] | None = None
+        if kept is not None:
+            self._take(kept)
         self._begin = None if kept is None else saved.load(kept)
-        self._run: Mapping[str, Any] | None = None if kept is None else kept.run
         self._state: RunState = (self._begin or Saved()).state.copy()
         self._made: list[SliceResult] = []
         self._folded: tuple[RunPlan, Folded] | None = None
@@ -337,8 +342,9 @@ class Follower:
         self._begin = saved.load(info)
         self._compaction.committed(info, parts, swaps, anew=begin is None, last=self.complete)
         self._state = (self._begin or Saved()).state.copy()
-        self._kept = self._previous = info
-        self._run, self._made, self._folded, self._held = info.run, [], None, None
+        self._take(info)
+        self._fresh.committed()
+        self._made, self._folded, self._held = [], None, None
         return info, closed
 
     def remove(self, keep: Keep, *, exactly: bool = False) -> StoreInfo | None:
@@ -368,7 +374,7 @@ class Follower:
             return None
         info = commit_removal(self._kept, gone)
         self._compaction.committed(info, {}, gone.swaps, anew=False)
-        self._kept, self._previous, self._run = info, info, info.run
+        self._take(info)
         return info
 
     def hold(self, held: Mapping[str, Any]) -> StoreInfo | None:
@@ -398,7 +404,7 @@ class Follower:
         if (info := commit_derived(self._kept, self._derive, held)) is None:
             return None
         self._compaction.committed(info, {}, {}, anew=False)
-        self._kept, self._previous, self._run = info, info, info.run
+        self._take(info)
         return info
 
     @property
@@ -415,6 +421,12 @@ class Follower:
         """End what is done beside the commits."""
         self._retention.give_up()
         self._compaction.close()
+
+    def _take(self, info: StoreInfo) -> None:
+        """Go on from a state of the store, whose queries want to see what is written from now on."""
+        self._kept = self._previous = replace(info, fresh=self._fresh)
+        self._run = info.run
+        self._fresh.wanted = bool(info.live and info.live["queries"])
 
     def _steps(self) -> tuple[RunPlan, Folded]:
         if self._folded is None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.rules.graph_columns import Edges, GraphColumns, Traffic, Vertices
+    from pag_graph.store.fresh import Fresh
 
     U64 = NDArray[np.uint64]
 
@@ -124,10 +125,12 @@ class StoreSink:
     ----------
     store
         Directory.
+    fresh
+        Keeps the edges for who looks at them before they are committed, if anybody does.
     """
 
-    def __init__(self, store: Path) -> None:
-        self.store = store
+    def __init__(self, store: Path, fresh: Fresh | None = None) -> None:
+        self.store, self._fresh = store, fresh
 
     def write_sends(self, sends: pa.Table) -> str:
         """Write sends into a file of their own (`Sink.write_sends`).
@@ -195,7 +198,11 @@ class StoreSink:
 
         def write(file: tuple[str, Vertices | Edges | Traffic, int, int]) -> PartFile | None:
             name, table, low, high = file
-            return write_part(self.store, name, table.table(low, high), provisional=provisional)
+            rows = table.table(low, high)
+            part = write_part(self.store, name, rows, provisional=provisional)
+            if self._fresh is not None and name == "edges":
+                self._fresh.add(name, part, rows)
+            return part
 
         parts: dict[str, list[PartFile]] = {name: [] for name in SLICED}
         # The largest first, so that all cores are done at about the same time.

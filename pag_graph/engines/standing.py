@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.analyses.definition import Standing
-from pag_graph.analyses.standing import ANSWERS, NEVER, Delta, Query, answers, encoded, summed
+from pag_graph.analyses.standing import ANSWERS, NEVER, Delta, Query, answers, difference, encoded, summed
 from pag_graph.engines.alerting import Watch
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.graph.membership import epochs_between
@@ -65,7 +65,10 @@ class _Written:
     def flush(self) -> list[PartFile]:
         """Write what is there, and return all files so far."""
         if self.rows:
-            part = write_part(self.state.path, "changes", pl.concat(self.rows).to_arrow().cast(CHANGES))
+            rows = pl.concat(self.rows).to_arrow().cast(CHANGES)
+            part = write_part(self.state.path, "changes", rows)
+            if self.state.fresh is not None:
+                self.state.fresh.add("changes", part, rows)
             self.parts += [part] if part else []
             self.rows, self.height = [], 0
         return self.parts
@@ -323,9 +326,7 @@ class _Commit:
         for query, epochs, now, before, remembered, changes in answers_made:
             if remembered is not None:
                 self.remembered.append(remembered)
-            signed = [before.with_columns(diff=-pl.col("diff")), now.with_columns(diff=pl.lit(1, pl.Int64))]
-            difference = pl.concat([part.select("epoch", "row", "diff") for part in signed])
-            self.written.add(query.id, summed(difference) if changes is None else changes)
+            self.written.add(query.id, difference(before, now) if changes is None else changes)
             for watch in self.watches:
                 if watch.query == query and epochs:
                     watch.look(epochs, now, before)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pag_graph.store.parts import check_parts
+from pag_graph.store.fresh import rows_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +72,6 @@ def rows_that_differ(before: StoreInfo | None, state: StoreInfo, table: str, col
 def _rows_of(info: StoreInfo, paths: Sequence[str], table: str, columns: Sequence[str]) -> pl.DataFrame:
     if not paths:
         return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
-    folder = info.path.absolute() / table
-    check_parts(folder, [info.table(table).files[path] for path in paths])
-    return pl.scan_parquet([str(folder / path) for path in paths], glob=False).select(columns).collect()
+    files = info.table(table).files
+    rows = rows_of_files(info.path.absolute() / table, [files[path] for path in paths], info.fresh)
+    return rows.select(columns).collect()

@@ -47,6 +47,7 @@ def staged(path: Path, parts: Mapping[str, Sequence[PartFile]], **about: Unpack[
         base=previous,
         keep=about["keep"],
         unchanged=about["unchanged"],
+        fresh=None if previous is None else previous.fresh,
     )
 
 

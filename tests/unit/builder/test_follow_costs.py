@@ -78,3 +78,25 @@ def test_steps_cost_what_is_new(tmp_path: Path, epochs: int, queries: tuple[str,
         assert late == early, name
         assert early > 0 or name != "open"
     assert max(states[-some:]) <= 1.1 * max(states[some : 2 * some])
+
+
+def test_edges_are_not_read_again_by_the_queries_of_a_follower(tmp_path: Path) -> None:
+    trace = rounds(12)
+    growing, tail = GrowingTrace(trace, tmp_path / "trace"), Tail(tmp_path / "trace")
+    follower = Follower(tmp_path / "store", derive=standings(("critical-path", "metrics", "invariants"), ()))
+    opened = Opened(tmp_path / "store" / "edges" / "part-")
+    for epoch in range(12):
+        growing.write_until(epoch)
+        tail.look(now_ns=0)
+        log = tail.log()
+        assert log is not None
+        # Files are written here, and the first commit registers the queries: it reads what was written before.
+        opened.on = False
+        new = follower.advance(tail.trace(), log)
+        opened.on = epoch > 3
+        if new:
+            follower.commit()
+        tail.forget(follower.done)
+    opened.on = False
+    follower.close()
+    assert opened.counts["open"] == 0

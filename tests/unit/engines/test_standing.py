@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import pag_graph
 from pag_graph import api
-from pag_graph.analyses.standing import Delta
+from pag_graph.analyses.standing import ANSWERS, Delta, difference, summed
 from pag_graph.api.standing import standings
 from pag_graph.builder.build import build
 from pag_graph.engines.following import Following
@@ -78,6 +78,17 @@ def test_changes_of_random_logs_add_up(
         written = part.write(place / f"trace-{number}")
         api.build(written, place / "store", engine="local", mode="append", slice_events=slice_events, queries=queries)
         check_sums(place / "store", QUERIES if part.complete else asked)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc"), st.integers(1, 2)), unique_by=lambda row: row[:2]),
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abcdefgh"))),
+)
+def test_a_difference_is_a_sum(before: list[tuple[int, str, int]], now: list[tuple[int, str]]) -> None:
+    gone = pl.DataFrame(before, schema={"epoch": pl.Int64, "row": pl.String, "diff": pl.Int64}, orient="row")
+    came = pl.DataFrame(now, schema=ANSWERS, orient="row")
+    signed = [gone.with_columns(diff=-pl.col("diff")), came.with_columns(diff=pl.lit(1, pl.Int64))]
+    assert difference(gone, came).equals(summed(pl.concat(signed)))
 
 
 def test_changes_add_up_to_the_answer_at_every_commit(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""Rows of files that this process has just written: who asks for them next need not read them again."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.model.live_tables import ALL_TABLES
+from pag_graph.store.parts import check_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from pag_graph.store.parts import PartFile
+
+_MOST_BYTES = 256 << 20
+"""What stays in memory until it is committed: a million edges have 140 MB."""
+_POLARS = {name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()}
+_AFTERWARDS = 64 << 20
+"""What stays after that: windows that are answered next seldom reach further back."""
+
+
+class Fresh:
+    """Rows of the last commits' files, for as long as standing queries look at them.
+
+    Attributes
+    ----------
+    wanted
+        Whether anybody will ask; else nothing is kept.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._rows: dict[str, pl.DataFrame] = {}
+        self._bytes = 0
+
+    def add(self, table: str, part: PartFile | None, content: pa.Table) -> None:
+        """Keep the rows of a file, unless there are many already.
+
+        Parameters
+        ----------
+        table
+            Name out of `ALL_TABLES`.
+        part
+            The file that was written of them, if one was.
+        content
+            Its rows; words may be dictionary-encoded.
+        """
+        if self.wanted and part is not None and self._bytes + content.nbytes <= _MOST_BYTES:
+            self._rows[part.path] = rows = pl.DataFrame(pl.from_arrow(content.cast(ALL_TABLES[table])))
+            self._bytes += int(rows.estimated_size())
+
+    def rows(self, part: PartFile) -> pl.DataFrame | None:
+        """Return the rows of a file.
+
+        Parameters
+        ----------
+        part
+            The file.
+
+        Returns
+        -------
+        DataFrame or None
+            None where they have to be read.
+        """
+        return self._rows.get(part.path)
+
+    def committed(self) -> None:
+        """Let go of the oldest files, as far as there are many."""
+        while self._bytes > _AFTERWARDS:
+            oldest = next(iter(self._rows))
+            self._bytes -= int(self._rows.pop(oldest).estimated_size())
+
+
+def rows_of_files(folder: Path, parts: Sequence[PartFile], fresh: Fresh | None) -> pl.LazyFrame:
+    """Return a lazy frame over files of a table, each found to be as it was committed unless it was just written.
+
+    Parameters
+    ----------
+    folder
+        Directory of the table, out of `ALL_TABLES`.
+    parts
+        The files.
+    fresh
+        What this process has just written, if anything.
+
+    Returns
+    -------
+    LazyFrame
+        Their rows as they stand there, file after file.
+
+    Raises
+    ------
+    StoreError
+        If a file is missing or damaged.
+    """
+    frames, schema = [], _POLARS[folder.name]
+    known = {} if fresh is None else {part.path: rows for part in parts if (rows := fresh.rows(part)) is not None}
+    for in_memory, group in groupby(parts, lambda part: part.path in known):
+        files = list(group)
+        if in_memory:
+            frames += [known[part.path].lazy() for part in files]
+            continue
+        check_parts(folder, files)
+        paths = [str(folder / part.path) for part in files]
+        # Files of earlier releases may lack a column that is optional.
+        frames.append(
+            pl.scan_parquet(paths, schema=schema, glob=False, hive_partitioning=False, missing_columns="insert")
+        )
+    return pl.concat(frames) if frames else pl.LazyFrame(schema=schema)
