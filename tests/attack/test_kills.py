@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.attack.operations import Prepared
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-KILLS = None if PROVE else 3
+KILLS = None if PROVE else 2
 """Points of each operation; all where absent."""
 FAULTS = 1
 """Points of each operation, if not all."""
@@ -59,7 +59,7 @@ def tried(attempts: Iterable[Attempt], name: str) -> list[Attempt]:
     return made
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 def test_kills(prepared: Prepared, zygote: Zygote, tmp_path: Path) -> None:
     points = chosen(prepared.passed, most=KILLS, seed=prepared.operation.name)
     with ThreadPoolExecutor(2) as pool:
@@ -69,7 +69,7 @@ def test_kills(prepared: Prepared, zygote: Zygote, tmp_path: Path) -> None:
     assert sum(one.outcome.killed for one in made) >= 0.9 * len(made)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 def test_disks_that_fail(prepared: Prepared, zygote: Zygote, tmp_path: Path) -> None:
     modes: tuple[Mode, ...] = ("full", "broken")
     name = prepared.operation.name

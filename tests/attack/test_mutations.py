@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tests.attack.mutations import Reader
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-TRIES = 10_000 if PROVE else 20
+TRIES = 10_000 if PROVE else 12
 """Mutations for each reader."""
-_BATCH = 500 if PROVE else 10
+_BATCH = 500 if PROVE else 6
 
 
 def batch(zygote: Zygote, reader: Reader, seeds: list[str], place: Path) -> list[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.attack.harness import Zygote
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-RACES = 1_000 if PROVE else 20
+RACES = 1_000 if PROVE else 10
 _AT_ONCE = 50
 """Rounds of the same processes."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-COPIES = 1_000 if PROVE else 60
+COPIES = 1_000 if PROVE else 30
 TRACES = ["skewed", "bfs", "ground_truth", "triangles"] if PROVE else ["skewed"]
 LONGEST_S = 120
 

@@ -24,6 +24,7 @@ from pag_graph import samples
 from pag_graph.analyses import all_analyses
 from pag_graph.engines.session import GRAPHFRAMES_JAR_VARIABLE
 from pag_graph.motif.filters import parse_filter
+from tests.support.sampling import draw_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "tests" / "data" / "spark"
+JOBS = 4
+"""Jobs of Spark on a page that are run, without ``PAG_PROVE=1``."""
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 
 PLACES: dict[str, dict[str, str]] = {
@@ -210,6 +213,11 @@ def commands_of(block: Block) -> Iterator[list[str]]:
                 yield shlex.split(part, comments=True)
 
 
+def shell_commands(page: str) -> Iterator[list[str]]:
+    """Give the commands of a page that are run."""
+    return (words for block in blocks_of(page) if block.language == "sh" for words in commands_of(block))
+
+
 def builds_on_spark(words: Sequence[str]) -> bool:
     """Whether a command starts a session of Spark."""
     return words[0] == "spark-submit" or (words[1] == "build" and "local" not in words)
@@ -218,9 +226,9 @@ def builds_on_spark(words: Sequence[str]) -> bool:
 def needs_spark(page: str) -> bool:
     """Whether a page starts a session of Spark."""
     blocks = blocks_of(page)
-    return any(
-        builds_on_spark(words) for block in blocks if block.language == "sh" for words in commands_of(block)
-    ) or (page not in WITH_JAR and any("spark" in block.text for block in blocks if block.language == "python"))
+    return any(map(builds_on_spark, shell_commands(page))) or (
+        page not in WITH_JAR and any("spark" in block.text for block in blocks if block.language == "python")
+    )
 
 
 def needs_neo4j(page: str) -> bool:
@@ -248,6 +256,8 @@ class Reader:
     run_pag: Callable[..., tuple[int, str, str]]
     capsys: pytest.CaptureFixture[str]
     start_neo4j: Callable[[], None]
+    jobs: list[list[str]]
+    """Jobs of Spark that are run; others are like them."""
     names: dict[str, Any] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
@@ -284,7 +294,8 @@ class Reader:
 
     def shell(self, block: Block) -> None:
         for words in commands_of(block):
-            self.command(words)
+            if words[0] != "spark-submit" or words in self.jobs:
+                self.command(words)
 
     def command(self, words: Sequence[str]) -> str:
         """Run one command; return what it said. A failure is noted, and the page goes on."""
@@ -396,7 +407,8 @@ def follow_page(
             place.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if places[what].is_dir() else shutil.copyfile)(places[what], place)
         monkeypatch.chdir(tmp_path)
-        reader = Reader(page=page, folder=tmp_path, run_pag=run_pag, capsys=capsys, start_neo4j=start_neo4j)
+        jobs = draw_some([words for words in shell_commands(page) if words[0] == "spark-submit"], JOBS)
+        reader = Reader(page=page, folder=tmp_path, run_pag=run_pag, capsys=capsys, start_neo4j=start_neo4j, jobs=jobs)
         if page in LOADED:
             reader.command(shlex.split("pag neo4j load run.pag --detail full"))
         for block in blocks_of(page):

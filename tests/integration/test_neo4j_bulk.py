@@ -107,11 +107,11 @@ def whole_import(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("imports", [whole_import, interrupted_import])
 def test_an_import_is_a_load(
-    imports: Callable[..., None], first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    imports: Callable[..., None], two_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
     try:
-        imports(first_rounds, home, monkeypatch)
+        imports(two_rounds, home, monkeypatch)
     finally:
         server.stop(home)
 
@@ -137,7 +137,7 @@ def check_copy(home: Path, copied: Path, whole: Contents) -> None:
         copying.copy(copied.with_name("another"), copied.with_name("nothing"))
 
 
-def test_an_interrupted_import_is_noticed(first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_import_is_noticed(two_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
 
     def interrupted(*_: object, **__: object) -> str:
@@ -146,14 +146,14 @@ def test_an_interrupted_import_is_noticed(first_rounds: Run, tmp_path: Path, mon
 
     monkeypatch.setattr(bulk.server, "administer", interrupted)
     with pytest.raises(InterruptedError):
-        load_bulk(first_rounds, home)
+        load_bulk(two_rounds, home)
     assert server_home.is_half_imported(home)
     with pytest.raises(Neo4jError, match="was interrupted") as caught:
         server.start(home)
     assert "--bulk" in str(caught.value.hint)
     # It may be done again without --overwrite: there is nothing to lose.
     with pytest.raises(InterruptedError):
-        load_bulk(first_rounds, home)
+        load_bulk(two_rounds, home)
     assert server.reset(home)
     assert not server_home.is_half_imported(home)
 
@@ -174,12 +174,12 @@ bulk.load_bulk(api.open(Path(sys.argv[1])).run, Path(sys.argv[2]))
 
 
 def test_a_killed_import_is_no_database_and_its_files_go_with_the_next(
-    first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, scratch = tmp_path / "home", tmp_path / "scratch"
     scratch.mkdir()
     killed = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(first_rounds.info.path), str(home)],
+        [sys.executable, "-c", _KILLED, str(two_rounds.info.path), str(home)],
         env={**os.environ, "TMPDIR": str(scratch)},
         check=False,
     )
@@ -197,5 +197,5 @@ def test_a_killed_import_is_no_database_and_its_files_go_with_the_next(
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setattr(bulk.server, "administer", looked)
     with pytest.raises(InterruptedError):
-        load_bulk(first_rounds, home)
+        load_bulk(two_rounds, home)
     assert not list(scratch.iterdir())

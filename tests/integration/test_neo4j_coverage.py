@@ -92,7 +92,7 @@ def test_an_answer_over_the_run_is_partial_only_with_a_word(driver: neo4j.Driver
         run_query(driver, "patterns/fan_in", {"run": ids(run), "limit": 10**6})
     assert f"pag neo4j load {store} --detail full" in str(warned[0].message)
     with pytest.warns(PartialAnswerWarning, match=r"may be more than these 10 rows"):
-        assert len(run_query(driver, "segments/wait_chains", {"run": ids(runs["bfs"]), "epoch": 11})) == 10
+        assert len(run_query(driver, "segments/wait_chains", {"run": ids(runs["bfs"]), "epoch": 4})) == 10
     answer = answer_query(driver, load_query("patterns/fan_in"), {"run": ids(run), "limit": 10**6})
     assert answer.coverage is not None
     assert answer.coverage.covered == (4,)
@@ -149,17 +149,17 @@ def test_epochs_that_were_never_loaded_are_missed(
     """Hide an epoch: it is as if it had not been loaded."""
     del loads
     run = runs["bfs"]
-    hide = "MATCH (epoch:Epoch {run: $run, epoch: 7}) SET epoch.published = $shown"
+    hide = "MATCH (epoch:Epoch {run: $run, epoch: 3}) SET epoch.published = $shown"
     driver.execute_query(hide, {"run": ids(run), "shown": False})
     try:
         with pytest.warns(
-            PartialAnswerWarning, match=r"left out epoch 7 \(not loaded\)\. Load the rest: .* --epoch 7`"
+            PartialAnswerWarning, match=r"left out epoch 3 \(not loaded\)\. Load the rest: .* --epoch 3`"
         ):
             run_query(driver, "epochs/trend", {"run": ids(run)})
-        with pytest.warns(PartialAnswerWarning, match="left out epoch 7"):
-            run_query(driver, "epochs/new_on_path", {"run": ids(run), "epoch": 8})
-        with pytest.raises(InvalidParameterError, match=r"Epoch 7 of run .* is not loaded"):
-            run_query(driver, "epochs/difference", {"run": ids(run), "epoch": 8})
+        with pytest.warns(PartialAnswerWarning, match="left out epoch 3"):
+            run_query(driver, "epochs/new_on_path", {"run": ids(run), "epoch": 4})
+        with pytest.raises(InvalidParameterError, match=r"Epoch 3 of run .* is not loaded"):
+            run_query(driver, "epochs/difference", {"run": ids(run), "epoch": 4})
     finally:
         driver.execute_query(hide, {"run": ids(run), "shown": True})
     with warnings.catch_warnings():
@@ -175,7 +175,7 @@ def test_browser_has_nothing_to_warn_of(driver: neo4j.Driver, neo4j_server: Serv
     told = []
     unheard_of = "EXPLAIN MATCH (run:Run)-[:NEVER_HEARD_OF]->() RETURN run"
     with neo4j.GraphDatabase.driver(neo4j_server.bolt_uri, auth=(neo4j_server.user, password)) as talkative:
-        for query in draw_some(queries_for_people(), 16):
+        for query in draw_some(queries_for_people(), 12):
             of_kind = {"boolean": True, "string": "x"}
             values = {
                 name: {"run": "x", "by": "type"}.get(name, of_kind.get(each.kind or "", 1))

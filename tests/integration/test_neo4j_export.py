@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
+import runpy
 import shutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +25,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
+from pag_graph.engines.session import spark_session
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.sinks.neo4j import loader
@@ -200,6 +204,7 @@ class Watch(threading.Thread):
         self.join(60)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("exchange_edges", [OPTIONS.exchange_edges, 0], ids=["exchanged", "taken back"])
 def test_what_was_visible_stays_so_while_an_append_is_exported(
     neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path, exchange_edges: int
@@ -239,8 +244,8 @@ def test_a_read_that_an_append_interrupts_is_done_again(
     neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path
 ) -> None:
     log = Growing(tmp_path)
-    export_store(log.reach(4), connection, options=OPTIONS)
-    grown = log.reach(7)
+    export_store(log.reach(BEFORE), connection, options=OPTIONS)
+    grown = log.reach(AFTER)
     text = "MATCH (e:Epoch {run: $run, published: true})-[:HAS_SNAPSHOT]->(s {current: true}) RETURN e.epoch, s.span_ns"
     values = {"run": grown.info.run["run_id"]}
     exported: list[bool] = []
@@ -301,7 +306,7 @@ def test_an_export_that_is_killed_hides_nothing(
     )
     chance, killed = random.Random(7), 0
     with Watch(connection) as watch:
-        for _ in range(20 if PROVE else 4):
+        for _ in range(20 if PROVE else 2):
             with command("-c", text, log.store, connection=connection) as process:
                 assert process.stdout
                 assert process.stdout.readline() == "ready\n"
@@ -353,7 +358,7 @@ class Threads:
         raise NotImplementedError(staging)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("epochs", [None, [0, 1, 3]], ids=["all", "some"])
 @pytest.mark.parametrize("detail", [Detail.WAITS, Detail.FULL])
 def test_tasks_load_what_one_process_loads(
@@ -373,17 +378,20 @@ def test_tasks_load_what_one_process_loads(
     assert contents(neo4j_driver) == expected
 
 
-def command(*arguments: object, connection: Connection) -> subprocess.Popen[str]:
-    environment = {
-        **os.environ,
+def surroundings(connection: Connection) -> dict[str, str]:
+    """Return the variables that say where to load, and with which Python."""
+    return {
         "NEO4J_URI": connection.uri,
         "NEO4J_USERNAME": connection.user,
         "NEO4J_PASSWORD": connection.password,
         "PYSPARK_PYTHON": sys.executable,
     }
+
+
+def command(*arguments: object, connection: Connection) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *map(str, arguments)],
-        env=environment,
+        env={**os.environ, **surroundings(connection)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -410,18 +418,44 @@ def test_two_schedulers_at_once_do_what_one_does(
     assert contents(neo4j_driver) == expected
 
 
+def in_own_process(arguments: list[str], connection: Connection) -> str:
+    """Run a job as a user does; return all that it said."""
+    with command(*arguments, connection=connection) as process:
+        out, error = process.communicate(timeout=900)
+    assert process.returncode == 0, error
+    assert connection.password not in error
+    return out
+
+
+def in_this_process(arguments: list[str], connection: Connection) -> str:
+    """Run a job on the session of Spark that other tests of this process have as well; return what it said."""
+    spark_session(master="local[2]", quick=True)
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said):
+        patch.setattr(sys, "argv", arguments)
+        for name, value in surroundings(connection).items():
+            patch.setenv(name, value)
+        code: object = 0
+        try:
+            runpy.run_path(arguments[0], run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code
+    assert not code, said.getvalue()
+    return said.getvalue()
+
+
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark", "ignore::UserWarning:pyspark")
 def test_the_job_loads_from_sparks_tasks(neo4j_driver: neo4j.Driver, connection: Connection, first_rounds: Run) -> None:
     load_run(first_rounds, neo4j_driver, options=LoadOptions(detail=Detail.FULL))
     expected = contents(neo4j_driver)
     wipe(neo4j_driver)
     job = ROOT / "spark_jobs" / "export_neo4j.py"
-    with command(job, first_rounds.info.path, "--detail", "full", connection=connection) as process:
-        out, error = process.communicate(timeout=900)
-    assert process.returncode == 0, error
+    run = in_own_process if PROVE else in_this_process
+    out = run([str(job), str(first_rounds.info.path), "--detail", "full"], connection)
     answer = json.loads(out.splitlines()[-1])
     assert answer["epochs"] == first_rounds.epochs["epoch"].to_list()
-    assert connection.password not in out + error
+    assert connection.password not in out
     assert contents(neo4j_driver) == expected
 
 

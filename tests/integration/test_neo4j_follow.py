@@ -45,7 +45,7 @@ pytestmark = pytest.mark.neo4j
 
 LOAD = LoadOptions(detail=Detail.FULL, group_edges=400, batch_rows=100)
 SOON = FollowOptions(load=LOAD, until=Until(idle_s=0.0), look_every_s=0.01)
-KILLS = 20 if PROVE else 3
+KILLS = 20 if PROVE else 2
 FIRST = 2 if PROVE else 1
 
 FOLLOWER = """
@@ -88,6 +88,12 @@ def load_alike(driver: neo4j.Driver, run: Run) -> tuple[list[str], list[str]]:
 def followed(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
     driver.execute_query("MATCH (old:Snapshot {current: false}) DETACH DELETE old")
     return contents(driver)
+
+
+@pytest.fixture(scope="module")
+def some_rounds(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The trace of 11 epochs, or its first 5."""
+    return skewed if PROVE else build_first_epochs("skewed", 4, tmp_path_factory.mktemp("some rounds"))
 
 
 def test_a_killed_follower_goes_on(neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path) -> None:
@@ -164,12 +170,7 @@ KEEPS = ("full:2,critical:4,waits:6,summary:all", "critical:3,waits:5", "full:1,
 FEW_KEEPS = ("full:1,critical:2,waits:3,summary:all", "critical:1,waits:3")
 
 
-@pytest.fixture(scope="module")
-def some_rounds(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The trace of 11 epochs, or its first 5."""
-    return skewed if PROVE else build_first_epochs("skewed", 4, tmp_path_factory.mktemp("some rounds"))
-
-
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keep", KEEPS if PROVE else FEW_KEEPS)
 def test_what_is_kept_is_what_loads_at_these_details_make(
     neo4j_driver: neo4j.Driver, connection: Connection, some_rounds: Run, keep: str
@@ -236,6 +237,7 @@ def test_epochs_that_were_gone_before_they_were_loaded_are_counted(
     assert follow("full:1") == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("exchange_edges", [LOAD.exchange_edges, 0], ids=["exchanged", "taken back"])
 def test_what_the_store_has_removed_stays_as_it_was_loaded(
     neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path, exchange_edges: int

@@ -1,7 +1,7 @@
 """Loads that are killed, and servers that are: afterwards the database is what a clean load makes it, node by node.
 
-Meanwhile somebody polls, and never sees half an epoch. Four loaders and one server by default; with ``PAG_PROVE=1``
-fifty and ten, as the product promises.
+Meanwhile somebody polls, and never sees half an epoch. Four loaders and one server by default, which loads waits; with
+``PAG_PROVE=1`` fifty and ten, which load everything, as the product promises.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ pytestmark = pytest.mark.neo4j
 PROVE = os.environ.get("PAG_PROVE") == "1"
 LOADERS = 50 if PROVE else 4
 SERVERS = 10 if PROVE else 1
+SERVERS_LOAD = Detail.FULL if PROVE else Detail.WAITS
 PAUSE_S = 0.0 if PROVE else 0.3
 """Between two looks: without it, looking is what the server is busy with."""
 
@@ -183,23 +184,21 @@ def kill_loader(run: Run, home: Path, detail: Detail, after_s: float) -> bool:
 
 
 @pytest.mark.parametrize("detail", [Detail.WAITS, Detail.FULL])
-def test_killed_loaders_leave_no_trace(
-    neo4j_driver: neo4j.Driver, home: Path, first_rounds: Run, detail: Detail
-) -> None:
-    whole = clean(neo4j_driver, first_rounds, detail)
-    reader = Reader(home, first_rounds, detail)
+def test_killed_loaders_leave_no_trace(neo4j_driver: neo4j.Driver, home: Path, two_rounds: Run, detail: Detail) -> None:
+    whole = clean(neo4j_driver, two_rounds, detail)
+    reader = Reader(home, two_rounds, detail)
     reader.start()
     chance = random.Random(f"{detail}-{os.environ.get('PAG_PROVE')}")
     began = time.monotonic()
-    with start_loader(first_rounds, home, detail) as process:
+    with start_loader(two_rounds, home, detail) as process:
         assert process.wait(600) == 0
     usual_s = time.monotonic() - began
     killed = 0
     for _ in range(LOADERS // 2 + LOADERS % 2):
         if chance.random() < 0.5:
             remove_run(neo4j_driver, reader.run_id)
-        killed += kill_loader(first_rounds, home, detail, chance.uniform(0.0, usual_s))
-    load_run(first_rounds, neo4j_driver, options=LoadOptions(detail=detail))
+        killed += kill_loader(two_rounds, home, detail, chance.uniform(0.0, usual_s))
+    load_run(two_rounds, neo4j_driver, options=LoadOptions(detail=detail))
     reader.ended.set()
     reader.join(60)
     assert killed
@@ -217,19 +216,19 @@ def clean(driver: neo4j.Driver, run: Run, detail: Detail) -> tuple[list[str], li
     return whole
 
 
-def test_killed_servers_lose_nothing(first_rounds: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_killed_servers_lose_nothing(two_rounds: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp("killed server") / "home"
     # Below the ports that clients get: one that calls a dead port of its own range can end up talking to itself.
     started = server.start(home, bolt_port=27_687, http_port=27_474)
     ports = {"bolt_port": port_of(started.bolt_uri), "http_port": port_of(started.http_uri), "fixed_ports": True}
     try:
         with server.driver(started) as driver:
-            whole = clean(driver, first_rounds, Detail.FULL)
-        reader = Reader(home, first_rounds, Detail.FULL)
+            whole = clean(driver, two_rounds, SERVERS_LOAD)
+        reader = Reader(home, two_rounds, SERVERS_LOAD)
         reader.start()
         chance = random.Random(7)
         for number in range(SERVERS):
-            with start_loader(first_rounds, home, Detail.FULL) as process:
+            with start_loader(two_rounds, home, SERVERS_LOAD) as process:
                 time.sleep(chance.uniform(0.0, 3.0))
                 pid = server.status(home).pid
                 assert pid
@@ -242,7 +241,7 @@ def test_killed_servers_lose_nothing(first_rounds: Run, tmp_path_factory: pytest
                 server.start(home, **ports)
                 process.wait(600)
         with server.driver(server.status(home)) as driver:
-            load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL, lease_s=60))
+            load_run(two_rounds, driver, options=LoadOptions(detail=SERVERS_LOAD, lease_s=60))
             assert contents(driver) == whole
         reader.ended.set()
         reader.join(60)
@@ -257,11 +256,11 @@ def port_of(uri: str | None) -> int:
     return int(uri.rsplit(":", 1)[1])
 
 
-def test_what_a_look_expects_is_what_the_engine_says(first_rounds: Run) -> None:
+def test_what_a_look_expects_is_what_the_engine_says(two_rounds: Run) -> None:
     """The reader's yardstick is itself checked, against the analysis of waits."""
-    whole = sum(facts(first_rounds, epoch, Detail.WAITS)[2] for epoch in first_rounds.epochs["epoch"].to_list())
+    whole = sum(facts(two_rounds, epoch, Detail.WAITS)[2] for epoch in two_rounds.epochs["epoch"].to_list())
     inside = sum(
-        sum(row["waiting_ns"] for row in waits(first_rounds.snapshot(window)).to_pylist())
-        for window in first_rounds.windows()
+        sum(row["waiting_ns"] for row in waits(two_rounds.snapshot(window)).to_pylist())
+        for window in two_rounds.windows()
     )
     assert whole == inside

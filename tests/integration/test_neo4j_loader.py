@@ -27,6 +27,7 @@ from pag_graph.sinks.neo4j.detail import RunLabels
 from pag_graph.sinks.neo4j.load_steps import prepare_schema
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import answer_query, run_query
+from tests.integration.conftest import PROVE, keep_epochs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,8 +52,10 @@ def bfs(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def st2(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return build(SAMPLES / "skewed", tmp_path_factory.mktemp("loader") / "st2.pag", RuleSet.ST2)
+def st2(first_rounds: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    # Of the same trace: there is one node for it, which says where it lies.
+    trace = SAMPLES / "skewed" if PROVE else first_rounds.info.path.with_suffix(".trace")
+    return build(trace, tmp_path_factory.mktemp("loader") / "st2.pag", RuleSet.ST2)
 
 
 def ask(driver: neo4j.Driver, text: str, **values: Any) -> list[dict[str, Any]]:
@@ -82,34 +85,34 @@ def expected_path(run: Run, epoch: int) -> list[dict[str, Any]]:
     return [{"src": row["edge_src"], "dst": row["edge_dst"], **{name: row[name] for name in same}} for row in steps]
 
 
-def test_queries_agree_with_the_engine_in_every_window(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
-    done = load_run(skewed, neo4j_driver)
-    epochs = skewed.epochs["epoch"].to_list()
+def test_queries_agree_with_the_engine_in_every_window(neo4j_driver: neo4j.Driver, first_rounds: Run) -> None:
+    done = load_run(first_rounds, neo4j_driver)
+    epochs = first_rounds.epochs["epoch"].to_list()
     assert list(done.epochs) == epochs
     critical: set[tuple[int, int]] = set()
     for epoch in epochs:
-        here = {"run": ids(skewed), "epoch": epoch}
+        here = {"run": ids(first_rounds), "epoch": epoch}
         path = run_query(neo4j_driver, "analyses/critical_path", here)
-        assert path == expected_path(skewed, epoch)
-        window = skewed.window(epoch=epoch)
+        assert path == expected_path(first_rounds, epoch)
+        window = first_rounds.window(epoch=epoch)
         assert sum(row["duration_ns"] for row in path) == window.span_ns
         critical |= {(row["src"], row["dst"]) for row in path}
         assert run_query(neo4j_driver, "patterns/who_waits_for_whom", here) == [
             {name: row[name] for name in ("worker", "from_worker", "type", "channel", "waits", "waiting_ns")}
-            for row in waits(skewed.snapshot(window)).to_pylist()
+            for row in waits(first_rounds.snapshot(window)).to_pylist()
         ]
         columns = ("from_worker", "to_worker", "channel", "messages", "records")
         messages = run_query(neo4j_driver, "patterns/data_messages", here)
         assert [[row[name] for name in columns] for row in messages] == [
             [row[name] for name in columns]
-            for row in traffic(skewed.snapshot(window)).to_pylist()
+            for row in traffic(first_rounds.snapshot(window)).to_pylist()
             if row["type"] == "data_message"
         ]
     marked = ask(neo4j_driver, "MATCH (a:Event)-[{critical: true}]->(b:Event) RETURN a.id AS a, b.id AS b")
     assert {(row["a"], row["b"]) for row in marked} == critical
-    listed = run_query(neo4j_driver, "analyses/epochs", {"run": ids(skewed)})
+    listed = run_query(neo4j_driver, "analyses/epochs", {"run": ids(first_rounds)})
     assert [(row["epoch"], row["span_ns"]) for row in listed] == [
-        (epoch, skewed.window(epoch=epoch).span_ns) for epoch in epochs
+        (epoch, first_rounds.window(epoch=epoch).span_ns) for epoch in epochs
     ]
 
 
@@ -135,17 +138,17 @@ def test_paths_of_long_rounds_agree_and_take_one_way_back(neo4j_driver: neo4j.Dr
     assert hits < 40 * len(expected)
 
 
-def test_the_graph_is_the_stores(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
-    load_run(skewed, neo4j_driver, options=LoadOptions(batch_rows=100))
-    vertices = skewed.scan("vertices").sort("id").collect()
+def test_the_graph_is_the_stores(neo4j_driver: neo4j.Driver, first_rounds: Run) -> None:
+    load_run(first_rounds, neo4j_driver, options=LoadOptions(batch_rows=100))
+    vertices = first_rounds.scan("vertices").sort("id").collect()
     events = ask(neo4j_driver, "MATCH (e:Event) RETURN properties(e) AS has ORDER BY e.id")
     present = [{k: v for k, v in row.items() if v is not None} for row in vertices.to_dicts()]
-    names = dict(skewed.operators.select("operator", "name").iter_rows())
+    names = dict(first_rounds.operators.select("operator", "name").iter_rows())
     for row in present:
         if "operator" in row:
             row["operator_name"] = names[row["operator"]]
-    assert [row["has"] for row in events] == [{"run": ids(skewed), **row} for row in present]
-    edges = skewed.scan("edges").sort("src", "dst").collect()
+    assert [row["has"] for row in events] == [{"run": ids(first_rounds), **row} for row in present]
+    edges = first_rounds.scan("edges").sort("src", "dst").collect()
     found = ask(
         neo4j_driver,
         "MATCH (a:Event)-[r]->(b:Event) RETURN a.id AS src, b.id AS dst, type(r) AS type, "
@@ -247,8 +250,8 @@ def test_loading_twice_changes_nothing(neo4j_driver: neo4j.Driver, skewed: Run) 
     assert (skipped.epochs, skipped.skipped, skipped.events) == ((), (4,), 0)
 
 
-def test_loading_again_removes_what_is_there_twice(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
-    load_run(skewed, neo4j_driver)
+def test_loading_again_removes_what_is_there_twice(neo4j_driver: neo4j.Driver, first_rounds: Run) -> None:
+    load_run(first_rounds, neo4j_driver)
     whole = contents(neo4j_driver)
     double = """
         MATCH (source)-[activity]->(target)
@@ -260,7 +263,7 @@ def test_loading_again_removes_what_is_there_twice(neo4j_driver: neo4j.Driver, s
         }"""
     neo4j_driver.execute_query(double)
     assert contents(neo4j_driver) != whole
-    load_run(skewed, neo4j_driver, again=True)
+    load_run(first_rounds, neo4j_driver, again=True)
     assert contents(neo4j_driver) == whole
 
 
@@ -378,11 +381,14 @@ def test_runs_without_critical_paths_can_be_loaded(neo4j_driver: neo4j.Driver, s
 def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_path: Path) -> None:
     trace, store = tmp_path / "trace", tmp_path / "store"
     shutil.copytree(SAMPLES / "skewed", trace)
+    if not PROVE:
+        keep_epochs(trace, 4)
+    early_last = 6 if PROVE else 2
     later = {}
     for file in sorted((trace / "events").glob("*.parquet")):
         rows = pq.read_table(file)
-        later[file.with_name(f"{file.stem}1.parquet")] = rows.filter(pc.field("epoch") > 6)
-        pq.write_table(rows.filter(pc.field("epoch") <= 6), file)
+        later[file.with_name(f"{file.stem}1.parquet")] = rows.filter(pc.field("epoch") > early_last)
+        pq.write_table(rows.filter(pc.field("epoch") <= early_last), file)
     meta = trace / "meta.json"
     whole = meta.read_text()
     meta.write_text(whole.replace('"complete": true', '"complete": false'))
@@ -421,14 +427,14 @@ def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_p
     assert contents(neo4j_driver) == grown
 
 
-def test_a_run_is_removed_whole_and_alone(neo4j_driver: neo4j.Driver, st2: Run, skewed: Run) -> None:
-    load_run(skewed, neo4j_driver, epochs=[3, 4])
+def test_a_run_is_removed_whole_and_alone(neo4j_driver: neo4j.Driver, st2: Run, first_rounds: Run) -> None:
+    load_run(first_rounds, neo4j_driver, epochs=[2, 3])
     alone = contents(neo4j_driver)
     load_run(st2, neo4j_driver)
     assert remove_run(neo4j_driver, ids(st2)) > st2.scan("vertices").collect().height
     assert contents(neo4j_driver) == alone
     assert remove_run(neo4j_driver, ids(st2)) == 0
-    remove_run(neo4j_driver, ids(skewed))
+    remove_run(neo4j_driver, ids(first_rounds))
     assert contents(neo4j_driver) == ([], [])
 
 

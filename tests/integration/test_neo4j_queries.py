@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import shutil
 import statistics
@@ -30,6 +29,7 @@ from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.query import PartialAnswerWarning, answer_query, complete, run_query
 from pag_graph.testing.traces import draw
+from tests.integration.conftest import LAST_EPOCHS, PROVE, keep_epochs
 from tests.support.query_examples import check_example
 from tests.support.sampling import draw_some
 
@@ -52,7 +52,6 @@ waits = find_analysis("waits")
 pytestmark = pytest.mark.neo4j
 
 BUNDLED = ("skewed", "bfs", "triangles", "ground_truth")
-PROVE = os.environ.get("PAG_PROVE") == "1"
 LOCAL = [str(kind) for kind in LOCAL_TYPES]
 NO_WORK = ["waiting", "idle", "spinning", "input_wait", "unknown"]
 QUERIES = {query.name: query for query in queries_for_people()}
@@ -75,7 +74,7 @@ DRAWN = {name for name in QUERIES if name.startswith("browser/")}
 ACROSS = {name for name, query in QUERIES.items() if "run" not in query.params and name.startswith("runs/")}
 # Its example is of a trace that is not loaded with the others; test_neo4j_answers.py looks at it.
 RESCALINGS = "analyses/rescalings"
-# Their examples count epochs of whole traces, and not all of each is loaded (`LAST_EPOCHS`).
+# Their examples count epochs of whole traces, or ask about a late one, and not all of each is loaded.
 OF_WHOLE_RUNS = (
     set()
     if PROVE
@@ -83,9 +82,13 @@ OF_WHOLE_RUNS = (
     | {
         name
         for name, query in QUERIES.items()
-        if query.example and query.example.sample == "bfs" and "epoch" not in query.example.parameters
+        if query.example
+        and query.example.sample in LAST_EPOCHS
+        and int(query.example.parameters.get("epoch", 10**9)) > LAST_EPOCHS[query.example.sample]
     }
 )
+# A trace of many epochs that are all loaded.
+LONG = "bfs" if PROVE else "triangles"
 ROOT_CAUSES = sorted(name for name in QUERIES if name.startswith("root_cause/"))
 
 
@@ -581,6 +584,7 @@ def sensible(query: Any, run: Run) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", sorted(QUERIES.keys() - TWINS - ACROSS))
 def test_queries_start_at_an_index(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
     query, run = QUERIES[name], runs["bfs"]
@@ -603,10 +607,11 @@ def accesses(plan: Mapping[str, Any]) -> int:
     return int(plan.get("args", {}).get("DbHits", 0)) + sum(accesses(child) for child in plan.get("children", ()))
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", sorted(QUERIES.keys() - ACROSS))
 def test_queries_touch_little_beside_what_they_look_at(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
     """Late in a run, where a walk that forgets the window's start goes back through all that came before."""
-    query, run = QUERIES[name], runs["bfs"]
+    query, run = QUERIES[name], runs[LONG]
     # In the last one but one: the last one of a trace that is cut there is all but empty.
     last = run.window(epoch=rounds_of(run)[-2])
     given = {"epoch": last.epoch, "event": last.end_vertex, "worker": 1, "at_ns": (last.start_ns + last.end_ns) // 2}
@@ -664,7 +669,7 @@ def test_the_latest_run_and_its_slowest_round_are_chosen(driver: neo4j.Driver, r
 def test_values_are_never_code(driver: neo4j.Driver, runs: dict[str, Run]) -> None:
     before = driver.execute_query("MATCH (n) RETURN count(n) AS nodes").records[0]["nodes"]
     texts = ("' OR 1=1 //", "x'}) DETACH DELETE n //", "$epoch", "`", "\\u0027", "\n")
-    for place, query in enumerate(draw_some(list(QUERIES.values()), 16)):
+    for place, query in enumerate(draw_some(list(QUERIES.values()), 8)):
         # Each query gets two of them, or all.
         for text in texts if PROVE else (texts[place % 6], texts[(place + 1) % 6]):
             if "run" in query.params:
@@ -681,11 +686,13 @@ def test_hostile_names_come_back_as_they_are(alone: neo4j.Driver, tmp_path: Any)
     new = pa.array([names[row % len(names)] for row in range(operators.num_rows)])
     at = operators.column_names.index("name")
     pq.write_table(operators.set_column(at, operators.schema.field(at), new), trace / "operators.parquet")
+    if not PROVE:
+        keep_epochs(trace, 4)
     api.build(trace, tmp_path / "store", engine="local")
     run = api.open(tmp_path / "store").run
     load(run, alone)
     seen = set()
-    for query in QUERIES.values():
+    for query in draw_some(list(QUERIES.values()), 24):
         given = {"run": ids(run), **sensible(query, run)} if "run" in query.params else {}
         if query.over is Over.ROUNDS_OF_BOTH:
             # No other run is loaded.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,6 +18,7 @@ from pag_graph.engines.spark import SparkEngine
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
+from tests.integration.conftest import LAST_ROUND, PROVE, keep_epochs
 from tests.support.compare import committed, differences
 
 if TYPE_CHECKING:
@@ -31,10 +31,16 @@ ODD = "a b%20ü#?'\"[x]"
 """A space, an escape of addresses, a letter that is not of ASCII, what ends a path in one, quotes, and a pattern."""
 NAMES = [ODD, "my runs", "p%41", "%2F", "back\\slash", "{}", "{a,b}", "*", "😀", "k=v", "a:b", "$(id)", "~", "tab\tx"]
 LOGS = Path(__file__).parent.parent / "data" / "spark"
-PROVE = os.environ.get("PAG_PROVE") == "1"
 
 LINE = " | ".join(f"{t} start 1 | {t + 5} stop 1 | {t + 9} end" for t in (0, 20, 40))
 WHOLE = draw(LINE, "0 park | 30 unpark | 31 end")
+
+
+def lay_trace(folder: Path) -> None:
+    """Copy the bundled trace into a folder; its first epochs, or all with ``PAG_PROVE=1``."""
+    shutil.copytree(SAMPLES / "skewed", folder / "trace")
+    if not PROVE:
+        keep_epochs(folder / "trace", LAST_ROUND)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +48,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a trace and its store."""
     folder = tmp_path_factory.mktemp("places") / ODD
     folder.mkdir()
-    shutil.copytree(SAMPLES / "skewed", folder / "trace")
+    lay_trace(folder)
     api.build(folder / "trace", folder / "run.pag", engine="local", slice_events=500)
     return folder
 
@@ -50,8 +56,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
+    lay_trace(folder)
     # Several slices: a table of several files.
-    api.build(SAMPLES / "skewed", folder / "run.pag", engine="local", slice_events=500)
+    api.build(folder / "trace", folder / "run.pag", engine="local", slice_events=500)
     return folder
 
 
@@ -158,6 +165,7 @@ def test_reads_on_spark(odd: Path, plain: Path, session: SparkSession) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_spark_reads_every_file_once(odd: Path, session: SparkSession, tmp_path: Path, name: str) -> None:
     shutil.copytree(odd / "run.pag", tmp_path / name / "run.pag")

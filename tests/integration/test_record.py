@@ -53,6 +53,7 @@ def built(program: str, place: Path, *arguments: str) -> api.Pag:
     return api.open(place / "store")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", ["park", "step"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_gives_a_whole_graph(program: str, how: str, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def one_window(analysis: Analysis, subject: Any, parameters: Any = None) -> pl.D
     return rows(analysis.table(view_of(subject), parameters), analysis.name)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("analysis", ACROSS, ids=lambda analysis: analysis.name)
 def test_windows_of_a_sample(spark: SparkSession, stores: dict[RuleSet, Path], analysis: Analysis) -> None:
     # With few examples, one of the rule sets and two of the windows.
@@ -101,7 +101,7 @@ def test_random_traces(
         "invariants": InvariantsParameters(epoch_max_ns=limit, message_max_ns=limit, operator_max_ns=limit),
         "k-hops": KHopsParameters(k=4, through_waits=data.draw(st.booleans())),
     }
-    for analysis in draw_some(ACROSS, 6):
+    for analysis in draw_some(ACROSS, 4):
         parameters = given_parameters.get(analysis.name)
         found = one_window(analysis, View(run=run, windows=[window], spread=engine), parameters)
         assert found.equals(one_window(analysis, run.snapshot(window), parameters)), (analysis.name, window)
@@ -123,7 +123,7 @@ def test_all_epochs_and_the_whole_run(spark: SparkSession, first_rounds: Run) ->
 
 def test_jobs(spark: SparkSession, first_rounds: Run, tmp_path: Path) -> None:
     engine, store = SparkEngine(spark), first_rounds.info.path
-    for name in ("skew", "profile-rounds"):
+    for name in draw_some(("skew", "profile-rounds"), 1):
         spread = api.analyse(store, tmp_path / f"{name}-spread", name, engine=engine, across=True)
         assert spread == api.analyse(store, tmp_path / name, name, engine="local")
         files = sorted(file.name for file in (tmp_path / f"{name}-spread").iterdir())

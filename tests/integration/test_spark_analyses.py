@@ -37,7 +37,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[RuleSet, Path]:
     return {rules: folder / str(rules) for rules in RuleSet}
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("analysis", ANALYSES, ids=lambda analysis: analysis.name)
 def test_rows_are_the_same(
     engine: SparkEngine, stores: dict[RuleSet, Path], analysis: Analysis, tmp_path: Path

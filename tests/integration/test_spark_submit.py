@@ -19,6 +19,7 @@ from polars.testing import assert_frame_equal
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.engines.session import QUICK_JVM
+from tests.support.sampling import proved_only
 from tests.support.standalone import Cluster, cluster
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def finds_motifs(built: Built, submit: Callable[..., dict[str, Any]], folder: Pa
     assert sorted(map(str, matches.to_dicts())) == sorted(map(str, expected.to_dicts()))
 
 
-@pytest.mark.sampled(1)
+@proved_only("a build runs on the cluster; test_jobs.py and test_documentation.py run these jobs in their process")
 @pytest.mark.parametrize("job", [analyses, finds_motifs])
 def test_jobs_run_on_a_standalone_cluster(
     master: Cluster,

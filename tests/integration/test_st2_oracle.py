@@ -55,6 +55,7 @@ def with_ends(part: GraphPart) -> pl.DataFrame:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", ["raw", "lrs"])
 @pytest.mark.parametrize("name", EDGES)
 def test_edges_are_those_of_snailtrail(name: str, source: str, tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_edges_are_those_of_snailtrail(name: str, source: str, tmp_path: Path) -
     assert part.vertices.num_rows + sum(part.dropped.values()) == trace.rows
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [*EDGES, "tri-l-w2"])
 def test_preparation_is_that_of_snailtrail(name: str, tmp_path: Path) -> None:
     part = graph(converted(ORACLES / "st2" / name / "raw.parquet", tmp_path))

@@ -86,6 +86,7 @@ def check_path(path: CriticalPath, edges: pl.DataFrame) -> None:
         assert steps["dst"][-1] == window.end_vertex
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pag", every_run(), indirect=True)
 def test_every_path_spans_its_window(pag: Pag) -> None:
     edges = pag.edges().select("src", "dst", "type", "start_ns", "duration_ns").collect()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pag_graph.api import Pag, Window
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-WINDOWS = 1_000 if PROVE else 30
+WINDOWS = 1_000 if PROVE else 15
 ORACLES = Path(os.environ.get("PAG_ORACLES", Path(__file__).parents[2].parent / "shared" / "oracles")) / "timely"
 BUNDLED = ["bfs", "ground_truth", "skewed", "triangles"]
 RECORDED = ["skewed-w4", "bfs-small", "bfs-medium", "2proc-n2w1"]

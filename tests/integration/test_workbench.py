@@ -256,6 +256,7 @@ def test_lanes_move_and_zoom_by_keys(page: Chromium, library: Library) -> None:
     assert "waiting" not in page.evaluate("document.querySelector('#largest').innerText")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-APPENDS = settings(max_examples=500 if PROVE else 6)
+APPENDS = settings(max_examples=500 if PROVE else 3)
 
 
 def until(trace: SmallTrace, rows: list[int]) -> SmallTrace:

@@ -203,7 +203,7 @@ def polars_query(case: Case, graph: Graph | None = None) -> MotifQuery:
 
 
 @given(cases())
-@settings(max_examples=10_000 if PROVE else 100)
+@settings(max_examples=10_000 if PROVE else 60)
 def test_polars_finds_what_a_search_by_hand_finds(case: Case) -> None:
     query = polars_query(case)
     found = query.table()
@@ -259,7 +259,7 @@ def spark() -> SparkSession:
 @pytest.mark.spark
 def test_spark_finds_the_same_rows(spark: SparkSession) -> None:
     @given(cases())
-    @settings(max_examples=300 if PROVE else 12)
+    @settings(max_examples=300 if PROVE else 5)
     @example(
         Case(
             pl.DataFrame({"id": [0, 1], "x": [None, 2]}, schema={"id": pl.Int64, "x": pl.Int64}),
@@ -306,7 +306,7 @@ def test_graphframes_finds_the_same_rows(spark: SparkSession) -> None:
     from pag_graph.sinks.graphframes import find
 
     @given(cases())
-    @settings(max_examples=300 if PROVE else 12)
+    @settings(max_examples=300 if PROVE else 5)
     def agrees(case: Case) -> None:
         graph = GraphFrame(*(spark.createDataFrame(frame.to_arrow()) for frame in (case.vertices, case.edges)))
         # GraphFrames reads the motif as it was written, and as we reduce it: both mean the same.

@@ -146,6 +146,7 @@ def test_the_original_is_whole(tmp_path: Path) -> None:
     assert log.tasks.height == 9
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(20))
 def test_mutated_logs(seed: int, tmp_path: Path) -> None:
     content, file = original().content, tmp_path / "log"

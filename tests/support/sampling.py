@@ -21,6 +21,19 @@ VARIABLE = "PAG_SAMPLE"
 T = TypeVar("T")
 
 
+def proved_only(otherwise: str) -> pytest.MarkDecorator:
+    """Mark a dear test that ``make prove`` runs alone.
+
+    Parameters
+    ----------
+    otherwise
+        What ``make test`` runs on the same subject.
+    """
+    import pytest
+
+    return pytest.mark.skipif(os.environ.get("PAG_PROVE") != "1", reason=f"only with PAG_PROVE=1: {otherwise}")
+
+
 def sampling_seed() -> str:
     """Return what cases are drawn with; processes that this one starts draw the same."""
     return os.environ.setdefault(VARIABLE, "1")

@@ -14,6 +14,7 @@ from pag_graph.builder.plan import plan_run
 from pag_graph.engines.local import LocalEngine
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.trace import Trace
+from tests.support.sampling import proved_only
 
 if TYPE_CHECKING:
     import pytest
@@ -31,6 +32,7 @@ def test_a_watched_build_counts_slices_and_stretches(tmp_path: Path) -> None:
     assert api.open(tmp_path / "store").run.info.events == Trace.open(TRACE).rows
 
 
+@proved_only("builds are watched and counted")
 def test_clusters_are_faster_where_there_is_work_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale_out, "_MANY", 30)
     session = Session(tmp_path, quick=True, repeat=1)

@@ -35,6 +35,7 @@ TRACES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("trace", TRACES)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_a_second_read_says_nothing_of_a_wait(tmp_path: Path, trace: SmallTrace, way: dict[str, int]) -> None:

@@ -78,6 +78,7 @@ def parts(found: Comparison) -> dict[str, int]:
     return {part.name: part.ns for part in found.attribution.parts}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("change", "factor"),
     [

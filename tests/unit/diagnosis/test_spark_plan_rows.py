@@ -22,7 +22,7 @@ MS = 1_000_000
 SQL_START = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_rows_add_up_to_path_and_tasks(path: Path) -> None:
     (log,) = find_logs(path)

@@ -183,6 +183,7 @@ def test_segments_tile_the_time_between_waits(whole: dict[str, Content], runs: d
     assert segments["operators_ns"].list.sum().sum() == operators["duration_ns"].sum()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BUNDLED)
 def test_what_released_whom_is_what_the_analysis_of_waits_says(
     whole: dict[str, Content], runs: dict[str, Run], name: str
@@ -228,6 +229,7 @@ def test_paths_are_chains_of_segments(whole: dict[str, Content], runs: dict[str,
     assert set(critical) == {pair for pair in marked if pair[1] in into}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["skewed", "bfs"])
 @pytest.mark.parametrize("detail", [Detail.CRITICAL, Detail.FULL])
 def test_epochs_one_by_one_or_together_hold_the_same(runs: dict[str, Run], name: str, detail: Detail) -> None:
@@ -264,7 +266,7 @@ def test_critical_holds_the_path_and_its_neighbours(runs: dict[str, Run], name: 
     assert content.steps.height == len(path)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("detail", list(Detail))
 @pytest.mark.parametrize("group_edges", [1, 500, 10**9])
 def test_import_files_hold_every_row_once(

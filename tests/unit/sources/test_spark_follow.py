@@ -52,6 +52,7 @@ def whole(lines: list[bytes], folder: Path, unit: str, name: str = "app") -> tup
     return told(folder / "trace")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("log", "unit", "form"), cases(), ids=lambda value: getattr(value, "stem", value))
 def test_a_log_that_grows_gives_the_trace_of_the_whole_log(log: Path, unit: str, form: str, tmp_path: Path) -> None:
     lines, draw = content_of(log), random.Random(f"{log.stem} {unit} {form}")

@@ -328,7 +328,7 @@ SQL_START = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
 ODD = (2**31, 2**63, 2**64 - 1, -1, 1e300, "²", [])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", ODD, ids=[f"{str(value)[:12]}-{k}" for k, value in enumerate(ODD)])
 def test_numbers_that_cannot_be_are_counted_and_the_rest_is_answered(value: Any, tmp_path: Path) -> None:
     """Of jobs, stages, executions, RDDs, accumulators, executors: whatever stands for a number, it is read or told."""

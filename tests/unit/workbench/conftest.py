@@ -8,6 +8,7 @@ import pytest
 
 from pag_graph import api, samples
 from pag_graph.workbench.library import Library
+from pag_graph.workbench.page import page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,3 +30,9 @@ def library(runs: Path) -> Library:
 def store(library: Library) -> str:
     (name,) = library.stores()
     return name
+
+
+@pytest.fixture(scope="package")
+def whole_page(runs: Path) -> str:
+    """Return a page about epoch 4, with all that it may hold."""
+    return page(api.open(runs / "skewed.pag"), [4], ["k-hops"])

@@ -65,8 +65,10 @@ def test_its_answers_are_those_of_the_server(pag: Pag, library: Library, store: 
     assert held[clicks[0]] == json.loads(served(clicks[0].removeprefix("/api/run/run")))
 
 
-def test_lanes_are_those_of_the_server_at_several_widths(pag: Pag, library: Library, store: str) -> None:
-    (window,) = held_in(page(pag, [4]))["lanes"]
+def test_lanes_are_those_of_the_server_at_several_widths(
+    pag: Pag, library: Library, store: str, whole_page: str
+) -> None:
+    (window,) = held_in(whole_page)["lanes"]
     at = f"from={window['from']}&to={window['to']}"
     drawn = json.loads(get(make_app(library), f"/api/run/{store}/lanes?{at}&pixels=2000").body)
     assert window["levels"][0]["boxes"] == drawn["boxes"]
@@ -85,18 +87,17 @@ def test_lanes_are_those_of_the_server_at_several_widths(pag: Pag, library: Libr
     assert ends == {(worker, begin, end) for worker, begin, end in cut if begin < end}
 
 
-def test_a_page_has_the_size_that_it_may_have(pag: Pag) -> None:
-    whole = page(pag, [4])
-    small = page(pag, [4], most_bytes=len(whole) - 15_000)
-    assert len(small) <= len(whole) - 15_000
-    clicks, fewer = (sum("/activity?" in key for key in held_in(text)["answers"]) for text in (whole, small))
+def test_a_page_has_the_size_that_it_may_have(pag: Pag, whole_page: str) -> None:
+    small = page(pag, [4], ["k-hops"], most_bytes=len(whole_page) - 15_000)
+    assert len(small) <= len(whole_page) - 15_000
+    clicks, fewer = (sum("/activity?" in key for key in held_in(text)["answers"]) for text in (whole_page, small))
     assert fewer < clicks
     with pytest.raises(InvalidParameterError, match=r"more than the file may have"):
         page(pag, [4], most_bytes=80_000)
 
 
-def test_it_may_load_nothing_and_run_one_script(pag: Pag) -> None:
-    text = page(pag, [4], ["k-hops"])
+def test_it_may_load_nothing_and_run_one_script(whole_page: str) -> None:
+    text = whole_page
     (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     for word in ("unsafe", "http", "*", "data: 's"):
