@@ -28,7 +28,7 @@ from pag_graph.graph.difference import differs, rows_that_differ
 from pag_graph.graph.membership import labels, members
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -370,7 +370,7 @@ class Delta:
         """Epochs that were answered before, and whose windows show an edge that came or went."""
         redone = self._redone()
         if windows := self._touched_windows():
-            _, places = members(self.state, windows, self.edges, "touches")
+            _, places = members(self.state, windows, self._near(windows), "touches")
             redone |= {windows[place].epoch or 0 for place in np.unique(places).tolist() if place >= 0}
         return sorted(redone | set(self.labelled))
 
@@ -386,6 +386,13 @@ class Delta:
             close = (pl.col("end_ns") >= first) & (pl.col("start_ns") <= last)
         return self.state.windows(self._answered_epochs.filter(close)["epoch"].to_list())
 
+    def _near(self, windows: Sequence[Window]) -> pl.DataFrame:
+        """Return the edges without those that begin and end after all of some windows, which most do."""
+        if self.state.epochs_are_islands:
+            return self.edges
+        end, last = pl.col("start_ns") + pl.col("duration_ns"), max(window.end_ns for window in windows)
+        return self.edges.filter((pl.col("start_ns") <= last) | (end <= last))
+
     @cached_property
     def labelled(self) -> list[int]:
         """Epochs that were answered before, and whose label an edge carries that came or went."""
@@ -393,7 +400,9 @@ class Delta:
         if self._answered_epochs.height and self.edges.height:
             answered_epochs = self._answered_epochs["epoch"].to_numpy()
             low, high = labels(self.state, answered_epochs)
-            epochs = np.unique(self.edges["epoch"].to_numpy())
+            carried = self.edges["epoch"]
+            # Most edges are of new epochs.
+            epochs = np.unique(carried.filter(carried <= high.max()).to_numpy())
             hit = np.searchsorted(epochs, high, side="right") > np.searchsorted(epochs, low)
             redone |= set(answered_epochs[hit].tolist())
         return sorted(redone)
@@ -401,8 +410,8 @@ class Delta:
     @cached_property
     def rewritten(self) -> list[int]:
         """Epochs that were answered before, and that an edge carries that came or went, or whose window is another."""
-        carried = self.edges["epoch"].unique()
-        return sorted({*carried.filter(carried <= self.before).to_list(), *self.redrawn_before})
+        carried = self.edges["epoch"]
+        return sorted({*carried.filter(carried <= self.before).unique().to_list(), *self.redrawn_before})
 
     @property
     def redrawn_before(self) -> set[int]:
@@ -414,8 +423,8 @@ class Delta:
         if kind is Standing.JOIN:
             return self.rewritten
         if kind is Standing.ORDERED:
-            sent = self.edges["src_epoch"].unique()
-            return sorted({*self.labelled, *sent.filter(sent <= self.before).to_list()})
+            sent = self.edges["src_epoch"]
+            return sorted({*self.labelled, *sent.filter(sent <= self.before).unique().to_list()})
         return self.labelled if kind in {Standing.LABEL, Standing.LINEAR} else self.touched
 
 
