@@ -300,7 +300,7 @@ def _epochs(columns: Mapping[str, Any]) -> EpochRows:
     return EpochRows.of([np.vstack(rows)])
 
 
-def _reader_entries(readers: Mapping[int, set[int]]) -> list[tuple[int, list[int]]]:
+def _reader_entries(readers: Mapping[int, frozenset[int]]) -> list[tuple[int, list[int]]]:
     return [(vertex, sorted(workers)) for vertex, workers in readers.items()]
 
 

@@ -14,6 +14,7 @@ from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 NOTHING_SPILLED = Spilled()
+_NOBODY: frozenset[int] = frozenset()
 
 
 class SendBook:
@@ -58,7 +60,7 @@ class SendBook:
         self._new: list[dict[str, I64]] = []
         self.readers = _copied(readers)
         # Those of them that `missing` still counts.
-        self._taken: dict[int, set[int]] = {}
+        self._taken: dict[int, frozenset[int]] = {}
         self.early = _copied(early)
         self.spilled = spilled
         self.place: SendFiles | None = None
@@ -76,15 +78,14 @@ class SendBook:
         if not sends.height:
             return
         for vertex, worker in readers.iter_rows():
-            self.readers.setdefault(vertex, set()).add(worker)
+            self._note(vertex, {worker})
         columns = {name: sends[name].to_numpy() for name in SENDS}
         if self.early:
             missing = columns["missing"].copy()
             for place, vertex in enumerate(columns["id"].tolist()):
                 if before := self.early.get(vertex):
-                    readers_of_send = self.readers.setdefault(vertex, set())
-                    missing[place] -= len(before - readers_of_send)
-                    readers_of_send |= before
+                    missing[place] -= len(before - self.readers.get(vertex, _NOBODY))
+                    self._note(vertex, before)
             columns["missing"] = missing
             columns = {name: values[missing != 0] for name, values in columns.items()}
         self._new.append(columns)
@@ -181,8 +182,12 @@ class SendBook:
             As from `find`.
         """
         for vertex, worker in stitched.select("id", "worker").iter_rows():
-            self._taken.setdefault(vertex, set()).add(worker)
-            self.readers.setdefault(vertex, set()).add(worker)
+            self._taken[vertex] = self._taken.get(vertex, _NOBODY) | {worker}
+            self._note(vertex, {worker})
+
+    def _note(self, vertex: int, workers: AbstractSet[int]) -> None:
+        """Count workers among the readers of a send; a copy of the book shares what it says of others."""
+        self.readers[vertex] = self.readers.get(vertex, _NOBODY) | workers
 
     def columns(self) -> dict[str, I64]:
         """Return all sends of the book that are in memory.
@@ -241,7 +246,7 @@ class SendBook:
         early_readers = dict(self._taken)
         for vertex, workers in self.early.items():
             if _order_of(vertex) > done_rows.get(vertex >> POSITION_BITS, 0):
-                early_readers[vertex] = early_readers.get(vertex, set()) | workers
+                early_readers[vertex] = early_readers.get(vertex, _NOBODY) | workers
         readers = {
             vertex: self.readers[vertex] for vertex in columns["id"][is_decided].tolist() if vertex in self.readers
         }
@@ -263,9 +268,7 @@ class SendBook:
         if self.place is not None:
             parts = [*(sends.columns for sends in self.spilled.load(self.place)), columns]
             columns = {name: np.concatenate([part[name] for part in parts]) for name in SENDS}
-        if self._taken:
-            read = np.array([len(self._taken.get(vertex, ())) for vertex in columns["id"].tolist()], np.int64)
-            columns["missing"] = columns["missing"] - read
+        columns["missing"] = columns["missing"] - self._taken_reads(columns["id"])
         is_unread = columns["missing"] != 0
         order = np.flatnonzero(is_unread)[np.argsort(columns["id"][is_unread], kind="stable")]
         return frame_of({name: values[order] for name, values in columns.items()}, SENDS)
@@ -295,11 +298,19 @@ class SendBook:
             file is read.
         """
         columns = self.columns()
-        taken_reads = np.array([len(self._taken.get(vertex, ())) for vertex in columns["id"].tolist()], np.int64)
-        is_unread = columns["missing"] != taken_reads
+        unread = np.flatnonzero(columns["missing"] != self._taken_reads(columns["id"]))
         first = [(t, vertex) for file in self.spilled.files for _, t, vertex in file.first]
-        first += zip(columns["t"][is_unread].tolist(), columns["id"][is_unread].tolist(), strict=True)
-        return int(np.count_nonzero(is_unread)) + self.spilled.rows, min(first, default=None)
+        if len(unread):
+            times = columns["t"][unread]
+            first.append((int(times.min()), int(columns["id"][unread[times == times.min()]].min())))
+        return len(unread) + self.spilled.rows, min(first, default=None)
+
+    def _taken_reads(self, vertices: I64) -> I64:
+        """Return how many reads of each of some sends `take` has counted; of most none."""
+        reads = np.zeros(len(vertices), np.int64)
+        for row in np.flatnonzero(np.isin(vertices, list(self._taken))).tolist():
+            reads[row] = len(self._taken[int(vertices[row])])
+        return reads
 
     def unread_since(self, workers: Sequence[int], stitched: pl.DataFrame) -> dict[int, int]:
         """Return, per worker that has not read all that was sent to it, when the first such message was sent.
@@ -336,16 +347,16 @@ class SendBook:
         Returns
         -------
         SendBook
-            It shares the columns of sends, which nobody changes.
+            It shares the columns of sends and the sets of readers, which nobody changes.
         """
-        copied = SendBook(self.columns(), self.readers, self.early, self.spilled)
+        copied = SendBook(self.columns(), None, None, self.spilled)
+        copied.readers, copied.early, copied._taken = dict(self.readers), dict(self.early), dict(self._taken)
         copied.place = self.place
-        copied._taken = _copied(self._taken)
         return copied
 
 
-def _copied(readers: Readers | None) -> dict[int, set[int]]:
-    return {vertex: set(workers) for vertex, workers in (readers or {}).items()}
+def _copied(readers: Readers | None) -> dict[int, frozenset[int]]:
+    return {vertex: frozenset(workers) for vertex, workers in (readers or {}).items()}
 
 
 _NONE = pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))

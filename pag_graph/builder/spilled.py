@@ -71,7 +71,7 @@ class Loaded(NamedTuple):
 
     columns: Mapping[str, I64]
     """Columns `SENDS`."""
-    readers: Mapping[int, set[int]]
+    readers: Mapping[int, frozenset[int]]
     """Per send that some workers have read: which."""
 
 
@@ -95,7 +95,9 @@ class Spilled:
         """How many sends wait."""
         return sum(file.rows for file in self.files)
 
-    def with_sends(self, columns: Mapping[str, I64], readers: Mapping[int, set[int]], place: SendFiles) -> Spilled:
+    def with_sends(
+        self, columns: Mapping[str, I64], readers: Mapping[int, frozenset[int]], place: SendFiles
+    ) -> Spilled:
         """Write more sends to a file.
 
         Parameters
@@ -185,7 +187,7 @@ def _columns(table: pa.Table) -> dict[str, I64]:
 def _loaded(table: pa.Table, columns: Mapping[str, I64], rows: I64) -> Loaded:
     readers = table[_READERS].take(rows).to_pylist()
     readers_of_send = {
-        vertex: set(workers) for vertex, workers in zip(columns["id"][rows].tolist(), readers, strict=True)
+        vertex: frozenset(workers) for vertex, workers in zip(columns["id"][rows].tolist(), readers, strict=True)
     }
     return Loaded(
         {name: values[rows] for name, values in columns.items()},
