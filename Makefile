@@ -49,7 +49,7 @@ adapter-compile: CARGO_TEST = --no-run
 adapter-compile adapter: ## checks and tests of the Rust adapter, where cargo is; or only what they compile
 	@if ! command -v cargo >/dev/null; then echo "cargo is not on the path: the Rust adapter is left out"; \
 	elif ! (cd adapters && cargo fetch --quiet); then echo "its crates cannot be had here: the Rust adapter is left out"; \
-	else cd adapters && unset MAKEFLAGS && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet $(CARGO_TEST) && \
+	else cd adapters && unset MAKEFLAGS MFLAGS && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet $(CARGO_TEST) && \
 		cargo clippy --quiet $(ENCRYPTED) -- -D warnings && cargo test --quiet $(ENCRYPTED) $(CARGO_TEST); fi
 
 adapter-prove: export PAG_PROVE = 1
