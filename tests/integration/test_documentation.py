@@ -123,6 +123,7 @@ NOT_HERE = (
     NotHere("docs/live.md", "pag ongoing app.pag", "likewise"),
     NotHere("docs/live.md", "pag convert eventlogs/app-1", "likewise"),
     NotHere("docs/live.md", "umask", "a command of the shell; test_sent_traces.py makes a token"),
+    NotHere("docs/live.md", "openssl", "another program; test_wire.py makes certificates"),
     NotHere("docs/live.md", "pag follow received.trace", "listens until a program sends; test_sent_traces.py has one"),
     NotHere("docs/live.md", "pag replay run.trace --to tcp", "needs who listens; likewise"),
     NotHere("docs/neo4j.md", "pag neo4j rescale", "needs workers that come or go; test_neo4j_answers.py has some"),

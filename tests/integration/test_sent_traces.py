@@ -111,9 +111,11 @@ def test_a_program_sends_to_another_machine_as_it_sends_to_this_one(tmp_path: Pa
     (tmp_path / "token").chmod(0o600)
     who = identity(tmp_path)
     program = build_program("bfs", optimised=False, features=("tls",))
-    with listening(tmp_path / "spool", "127.0.0.1:0", "0123456789abcdef", tls=server_context(*who)) as port:
+    with listening(
+        tmp_path / "spool", "127.0.0.1:0", "0123456789abcdef", tls=server_context(who.certificate, who.key)
+    ) as port:
         sending = ["--send", f"127.0.0.1:{port}", "--token-file", str(tmp_path / "token")]
-        trusting = ["--authority", str(who.certificate), "-w", "2"]
+        trusting = ["--authority", str(who.authority), "-w", "2"]
         subprocess.run([str(program), "--trace", str(tmp_path / "kept"), *sending, *trusting], check=True)
     received = Trace.open(tmp_path / "spool")
     assert received.meta.complete

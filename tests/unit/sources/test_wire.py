@@ -304,7 +304,7 @@ class Cutting:
 
 def listening_to(root: Path, who: Identity, told: list[str] | None = None) -> AbstractContextManager[int]:
     tell = None if told is None else told.append
-    return listening(root, ANY, TOKEN, tell, tls=server_context(*who))
+    return listening(root, ANY, TOKEN, tell, tls=server_context(who.certificate, who.key))
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -319,7 +319,7 @@ def test_connections_that_are_cut_anywhere_lose_and_double_nothing(
     with listening_to(root, who) if encrypted else listening(root, ANY, TOKEN) as port:
         # Later ones live longer, so that in the end all comes through.
         between = Cutting(port, [step * (number + 1) for number in range(12)])
-        tls = client_context(who.certificate) if encrypted else None
+        tls = client_context(who.authority) if encrypted else None
         with sender(between.port, source, tls=tls) as sending:
             send_all(sending, source, tmp_path)
             assert sending.connections > 3
@@ -341,7 +341,7 @@ def test_what_is_encrypted_is_followed_as_what_is_recorded(tmp_path: Path, sourc
     who = identity(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    options = {"speed": None, "flush_every_s": 0.05, "token_file": token_file, "authority": who.certificate}
+    options = {"speed": None, "flush_every_s": 0.05, "token_file": token_file, "authority": who.authority}
     sending = threading.Thread(target=replay, args=(source.path, f"tcp://{address}"), kwargs=options)
     sending.start()
     report = api.follow(
@@ -365,7 +365,7 @@ def test_who_cannot_be_trusted_gets_nothing(tmp_path: Path, source: Trace, other
     trusted = ours if other == "no encryption" else theirs
     with (
         listening(root, ANY, TOKEN, told.append) if shown is None else listening_to(root, shown, told) as port,
-        sender(port, source, tls=client_context(trusted.certificate)) as sending,
+        sender(port, source, tls=client_context(trusted.authority)) as sending,
         pytest.raises(SinkError, match=r"accepted nothing.*No encrypted connection to it: "),
     ):
         sending.finish({0: 0}, finished=False, timeout_s=0.5)
@@ -385,7 +385,7 @@ def test_strangers_that_do_not_speak_tls_are_cut_off(tmp_path: Path, source: Tra
         assert "is not encrypted as it should be" in told[0]
         # Others are not disturbed, and their tokens still matter.
         with (
-            sender(port, source, "wrong wrong wrong", client_context(who.certificate)) as sending,
+            sender(port, source, "wrong wrong wrong", client_context(who.authority)) as sending,
             pytest.raises(SinkError, match="without the right token"),
         ):
             sending.finish({0: 0}, finished=False)
@@ -409,7 +409,7 @@ def test_certificates_and_keys_that_cannot_be_used_are_refused(tmp_path: Path, s
         client_context(junk)
     other.key.chmod(0o644)
     with pytest.raises(InvalidParameterError, match="Other users can read"):
-        server_context(*other)
+        server_context(other.certificate, other.key)
     for options in ({"listen": ANY, "token_file": token_file, "key": who.key}, {"certificate": junk, "key": junk}):
         with pytest.raises(InvalidParameterError, match="A certificate needs its key"):
             api.follow(tmp_path / "spool", tmp_path / "store", **options)  # type: ignore[arg-type]
