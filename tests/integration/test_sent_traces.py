@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = needs_the_adapter
-PATIENCE_S = 60
+PROVE = bool(os.environ.get("PAG_PROVE"))
+PATIENCE_S = 600 if PROVE else 60
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -52,7 +53,7 @@ def test_a_follower_that_is_stopped_and_killed_misses_nothing_and_the_program_ne
         files = (spool / "events").glob("*.parquet") if spool.is_dir() else ()
         return sum(pq.ParquetFile(file).num_row_groups for file in files)
 
-    rounds = "3000" if os.environ.get("PAG_PROVE") else "100"
+    rounds = "3000" if PROVE else "100"
     program = [str(build_program("bfs", optimised=False)), "-w", "2", "--rounds", rounds, "--trace"]
     sending = ["--send", f"127.0.0.1:{port}", "--token-file", str(token)]
     first = follow()
@@ -102,7 +103,7 @@ def test_two_processes_send_one_trace(tmp_path: Path) -> None:
     assert not {"receive_without_send", "events_missing"} & set(pag.findings()["finding"])
 
 
-@pytest.mark.skipif(not os.environ.get("PAG_PROVE"), reason="compiles the adapter anew; make prove has the time")
+@pytest.mark.skipif(not PROVE, reason="compiles the adapter anew; make prove has the time")
 def test_a_program_sends_to_another_machine_as_it_sends_to_this_one(tmp_path: Path) -> None:
     from pag_graph.sources.wire.encrypted import server_context
     from pag_graph.sources.wire.listen import listening
