@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pag_graph.builder.findings import WorkerRemarks, never_stopped, of_rows
+from pag_graph.builder.findings import WorkerRemarks, after_exit, never_stopped, of_rows
 from pag_graph.builder.state import EVER, NOWHERE, Life, Spawn, VertexAt, WorkerState
 from pag_graph.kernels import ABSENT, layout, reads
 from pag_graph.kernels.activations import EPOCH_END, PROGRESS_RECEIVE
@@ -217,7 +217,11 @@ def _worker_graph(
         birth = _birth(rows, life.birth, VertexAt(int(pos[0]), int(t[0]), int(epoch[0])))
         messages = messages.and_one(birth, _SPAWNED)
     remarks = WorkerRemarks(rows, survey, judged, trouble, negative)
-    findings = [*of_rows(plan, remarks), *never_stopped(plan, rows, survey, state)]
+    findings = [
+        *of_rows(plan, remarks),
+        *after_exit(plan, rows, state),
+        *never_stopped(plan, rows, survey, state),
+    ]
     return WorkerGraph(
         rows=rows,
         operator=rows.operator,

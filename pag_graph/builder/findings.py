@@ -97,41 +97,35 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
     return tables
 
 
-def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table, pa.Table]:
-    """Return findings about workers that ended where the build begins, and have logged more since.
+def after_exit(plan: RunPlan, rows: WorkerRows, before: WorkerState) -> list[pa.Table]:
+    """Return the finding that a worker had ended right before some rows, where that was not known to be its last row.
 
     Parameters
     ----------
-    plan, begin
-        The build, and where it begins.
-    now
-        Where the decided rows end.
+    plan, rows
+        The build, and rows of the worker in a slice.
+    before
+        Where the worker stands before the slice: at an exit, if its log ended there when that was read.
 
     Returns
     -------
-    decided, undecided
-        Whether what follows the exit is decided: if not, the next append finds it again.
+    list of Table
+        Rows of `PAG_FINDINGS`, at most one. Where the log was known to go on, `of_rows` has told it.
     """
-    ended = {worker: state for worker, state in begin.workers.items() if state.exit_ns is not None}
-    back = [worker for worker, state in ended.items() if plan.log.rows_of(worker) > state.rows]
-
-    def finding_of(workers: list[int]) -> pa.Table:
-        if not workers:
-            return no_findings()
-        rows = np.array([ended[worker].rows for worker in workers], np.int64)
-        return findings(
+    if before.exit_ns is None or before.last_row is None or not rows.rows:
+        return []
+    return [
+        findings(
             "exit_before_last_event",
             Severity.WARNING,
             _COMES_BACK,
-            rows=len(workers),
-            worker=workers,
-            vertex=np.array(workers, np.int64) << POSITION_BITS | 2 * rows,
-            seq=[row.seq if (row := ended[worker].last_row) else 0 for worker in workers],
-            file=plan.log.files_of(np.array(workers, np.int64), rows - 1),
+            rows=1,
+            worker=rows.worker,
+            vertex=[rows.worker << POSITION_BITS | 2 * before.rows],
+            seq=[before.last_row.seq],
+            file=plan.log.files_of(rows.worker, np.array([before.rows - 1])),
         )
-
-    decided = [worker for worker in back if now.worker(worker).rows > ended[worker].rows]
-    return finding_of(decided), finding_of([worker for worker in back if worker not in decided])
+    ]
 
 
 def _of_other_type(rows: WorkerRows) -> NDArray[np.int64]:

@@ -129,11 +129,10 @@ def finish(plan: RunPlan, begin: Saved, base: StoreInfo | None, folded: Folded, 
     last_answered = answered_epochs.last if plan.tail else last_closed
     final = pc.less_equal(epochs["epoch"], closed.last if folded.resumable else -1)
     final_epochs, open_epochs = epochs.filter(final), epochs.filter(pc.invert(final))
-    came_back = findings.after_exit(plan, begin.state, folded.frontier)
-    final_findings = pa.concat_tables([decided.lost, came_back[0], decided.findings])
+    final_findings = pa.concat_tables([decided.lost, decided.findings])
     open_findings = no_findings()
     if folded.shown:
-        open_findings = pa.concat_tables([undecided.lost, came_back[1], *_of_run(plan, folded), undecided.findings])
+        open_findings = pa.concat_tables([undecided.lost, *_of_run(plan, folded), undecided.findings])
     else:
         # Undecided rows are not built, so open epochs cannot be counted.
         open_epochs = open_epochs.slice(0, 0)

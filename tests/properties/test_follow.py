@@ -16,6 +16,7 @@ from pag_graph.store.delta import open_store
 from pag_graph.store.tail import Tail
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
+from pag_graph.testing.traces import draw
 from tests.support.compare import committed, differences
 from tests.support.growing import GrowingTrace
 from tests.support.polled_logs import polled_log
@@ -130,6 +131,20 @@ def test_what_is_followed_is_what_is_built(
     place = tmp_path_factory.mktemp("followed")
     follow_anyhow(trace, place, slice_events, data)
     same_as_built(trace, place)
+
+
+def test_that_a_log_goes_on_after_its_exit_is_found_between_two_commits(tmp_path: Path) -> None:
+    trace = draw("0 start 1 | 1 stop 1 | 2 end", "0 start 1 | 0 stop 1 | 0 exit | 4 end")
+    growing = GrowingTrace(trace, tmp_path / "trace")
+    watched = Watched(growing.path, tmp_path / "store", slice_events=1, portion=None)
+    growing.write(1, 3)
+    growing.write(0, 2)
+    watched.step(commit=True)
+    assert not watched.commits
+    growing.finish()
+    while not watched.tail.complete:
+        watched.step(commit=True)
+    same_as_built(trace, tmp_path)
 
 
 @FOLLOWED
