@@ -217,7 +217,7 @@ def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
         column = column.cast(pl.Int64)
         values = (column.fill_null(-1) if column.null_count() else column).to_numpy()
         low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-        values, distinct = (values - low, high - low + 1)
+        values, distinct = values - low, high - low + 1
         if count * distinct > _SPARSE * frame.height:
             values, occurring = ranks(values)
             distinct = len(occurring)

@@ -52,6 +52,26 @@ def address_parts(address: str) -> SplitResult:
         return urlsplit("")
 
 
+def check_private(file: Path) -> None:
+    """Refuse a file that other users may read.
+
+    Parameters
+    ----------
+    file
+        Holds a secret.
+
+    Raises
+    ------
+    InvalidParameterError
+        If others may read it.
+    OSError
+        If it is not there.
+    """
+    if file.stat().st_mode & 0o077:
+        message = f"Other users can read {file}."
+        raise InvalidParameterError(message, f"chmod 600 {file}")
+
+
 def read_token(file: Path) -> str:
     """Read a secret from a file that nobody else may read.
 
@@ -73,14 +93,11 @@ def read_token(file: Path) -> str:
         If it cannot be read.
     """
     try:
-        open_to_others = file.stat().st_mode & 0o077
+        check_private(file)
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         message = f"The token in {file} cannot be read: {error}."
         raise SinkError(message) from error
-    if open_to_others:
-        message = f"Other users can read {file}."
-        raise InvalidParameterError(message, f"chmod 600 {file}")
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         message = f"The token in {file} must be {_SHORTEST_TOKEN} or more letters, digits and signs."
         raise InvalidParameterError(message, "Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")

@@ -37,7 +37,10 @@ class Fresh:
     def __init__(self) -> None:
         self.wanted = False
         self._rows: dict[str, pl.DataFrame] = {}
-        self._bytes = 0
+
+    def _bytes(self) -> int:
+        # A copy, which is made at once: files are written by several threads.
+        return sum(int(rows.estimated_size()) for rows in list(self._rows.values()))
 
     def add(self, table: str, part: PartFile | None, content: pa.Table) -> None:
         """Keep the rows of a file, unless there are many already.
@@ -51,9 +54,8 @@ class Fresh:
         content
             Its rows; words may be dictionary-encoded.
         """
-        if self.wanted and part is not None and self._bytes + content.nbytes <= _MOST_BYTES:
-            self._rows[part.path] = rows = pl.DataFrame(pl.from_arrow(content.cast(ALL_TABLES[table])))
-            self._bytes += int(rows.estimated_size())
+        if self.wanted and part is not None and self._bytes() + content.nbytes <= _MOST_BYTES:
+            self._rows[part.path] = pl.DataFrame(pl.from_arrow(content.cast(ALL_TABLES[table])))
 
     def rows(self, part: PartFile) -> pl.DataFrame | None:
         """Return the rows of a file.
@@ -72,9 +74,8 @@ class Fresh:
 
     def committed(self) -> None:
         """Let go of the oldest files, as far as there are many."""
-        while self._bytes > _AFTERWARDS:
-            oldest = next(iter(self._rows))
-            self._bytes -= int(self._rows.pop(oldest).estimated_size())
+        while self._bytes() > _AFTERWARDS:
+            del self._rows[next(iter(self._rows))]
 
 
 def rows_of_files(folder: Path, parts: Sequence[PartFile], fresh: Fresh | None) -> pl.LazyFrame:

@@ -405,13 +405,18 @@ def _intervals(log: list[_Item], activations: list[_Activation], graph: Referenc
             last_park=log[group[-1][0]],
             reads=[item for item in log[low:high] if item.kind in _READS and item.sent],
             starts=[activation for activation in activations if low + 1 < activation.start.order <= high],
-            cut=gap is not None and log[gap - 1].kind != "exit",
+            cut=_lacks_rows(log, gap),
         )
 
 
 def _first_gap(log: list[_Item], low: int, high: int) -> int | None:
     """Return the first place behind `low`, up to `high`, right before which rows are missing or an exit lies."""
     return next((place for place in range(low + 1, min(high + 1, len(log))) if log[place].after_gap), None)
+
+
+def _lacks_rows(log: list[_Item], gap: int | None) -> bool:
+    """Say whether rows are missing there, which may have explained what came before; behind an exit none are."""
+    return gap is not None and log[gap - 1].kind != "exit"
 
 
 def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace, pause_ns: int) -> Iterator[_Interval]:
@@ -449,7 +454,7 @@ def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace,
             reads=[item for item in log[high:end] if item.kind in _READS and item.sent],
             starts=[activation for activation in activations if high < activation.start.order <= min(last_row, end)],
             polled=True,
-            cut=gap is not None and log[gap - 1].kind != "exit",
+            cut=_lacks_rows(log, gap),
         )
 
 

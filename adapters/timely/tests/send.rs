@@ -91,10 +91,8 @@ fn all_of_a_trace_comes_and_nothing_stays() {
     assert!(!place.0.join("trace").exists(), "what was taken is removed");
 }
 
-#[test]
-fn connections_that_are_cut_double_and_lose_nothing() {
-    let place = Place::new("send-cut");
-    let follower = Follower::start();
+/// Sends by connections that are cut until most rounds are over: nothing is missing or there twice.
+fn comes_whole_although_it_is_cut(config: Config, follower: &Follower) {
     follower.cut_after.store(3, Ordering::Relaxed);
     let cut_after = follower.cut_after.clone();
     let last = move |round| {
@@ -103,11 +101,18 @@ fn connections_that_are_cut_double_and_lose_nothing() {
             cut_after.store(usize::MAX, Ordering::Relaxed);
         }
     };
-    run(config(&place.0, &follower), 200, last).expect("it is recorded");
+    run(config, 200, last).expect("it is recorded");
     assert!(follower.connections.load(Ordering::Relaxed) > 1, "it was cut");
-    let trace = received(&follower);
+    let trace = received(follower);
     trace.check_order();
     assert_eq!(trace.count("epoch_end"), 200 * WORKERS);
+}
+
+#[test]
+fn connections_that_are_cut_double_and_lose_nothing() {
+    let place = Place::new("send-cut");
+    let follower = Follower::start();
+    comes_whole_although_it_is_cut(config(&place.0, &follower), &follower);
 }
 
 #[test]
@@ -193,19 +198,7 @@ fn what_is_encrypted_comes_whole_also_when_it_is_cut() {
     let place = Place::new("send-tls");
     let (authority, encryption) = identity(&place.0, "authority.pem");
     let follower = Follower::encrypted(encryption);
-    follower.cut_after.store(3, Ordering::Relaxed);
-    let cut_after = follower.cut_after.clone();
-    let last = move |round| {
-        pause(round);
-        if round == 150 {
-            cut_after.store(usize::MAX, Ordering::Relaxed);
-        }
-    };
-    run(config(&place.0, &follower).authority(authority), 200, last).expect("it is recorded");
-    assert!(follower.connections.load(Ordering::Relaxed) > 1, "it was cut");
-    let trace = received(&follower);
-    trace.check_order();
-    assert_eq!(trace.count("epoch_end"), 200 * WORKERS);
+    comes_whole_although_it_is_cut(config(&place.0, &follower).authority(authority), &follower);
     assert!(!place.0.join("trace").exists(), "what was taken is removed");
 }
 

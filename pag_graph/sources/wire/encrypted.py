@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ssl
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.store.access import check_private
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterator
     from pathlib import Path
 
 _READ_BYTES = 1 << 16
@@ -37,24 +40,11 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     SinkError
         If a file cannot be read.
     """
-    try:
-        open_to_others = key.stat().st_mode & 0o077
-    except OSError as error:
-        message = f"The key in {key} cannot be read: {error}."
-        raise SinkError(message) from error
-    if open_to_others:
-        message = f"Other users can read {key}."
-        raise InvalidParameterError(message, f"chmod 600 {key}")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
+    with _read(f"{certificate} and {key} are no certificate with its key", "Both are PEM; the key has no password."):
+        check_private(key)
         # An empty password: a key that needs one is refused, and nobody is asked.
         context.load_cert_chain(certificate, key, password="")
-    except ssl.SSLError as error:
-        message = f"{certificate} and {key} are no certificate with its key: {error.reason or error}."
-        raise InvalidParameterError(message, "Both are PEM; the key has no password.") from error
-    except OSError as error:
-        message = f"The certificate in {certificate} cannot be read: {error}."
-        raise SinkError(message) from error
     return context
 
 
@@ -79,15 +69,22 @@ def client_context(authority: Path) -> ssl.SSLContext:
         If it cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
+    with _read(f"No certificate is in {authority}", "It is a file of PEM."):
         context.load_verify_locations(authority)
-    except ssl.SSLError as error:
-        message = f"No certificate is in {authority}: {error.reason or error}."
-        raise InvalidParameterError(message, "It is a file of PEM.") from error
-    except OSError as error:
-        message = f"The certificate in {authority} cannot be read: {error}."
-        raise SinkError(message) from error
     return context
+
+
+@contextmanager
+def _read(refused: str, hint: str) -> Iterator[None]:
+    """Say what is wrong with files that cannot be used, or not be read."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        message = f"{refused}: {error.reason or error}."
+        raise InvalidParameterError(message, hint) from error
+    except OSError as error:
+        message = f"{refused}: it cannot be read: {error}."
+        raise SinkError(message) from error
 
 
 class Encrypted:
