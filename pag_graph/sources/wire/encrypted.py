@@ -74,13 +74,29 @@ def client_context(authority: Path) -> ssl.SSLContext:
     return context
 
 
+def reason_of(error: ssl.SSLError) -> str:
+    """Return what a person wants to know of an error.
+
+    Parameters
+    ----------
+    error
+        Of a certificate, or of a connection.
+
+    Returns
+    -------
+    str
+        What is wrong with the certificate, where it is that; the reason of OpenSSL else.
+    """
+    return getattr(error, "verify_message", "") or error.reason or str(error)
+
+
 @contextmanager
 def _read(refused: str, hint: str) -> Iterator[None]:
     """Say what is wrong with files that cannot be used, or not be read."""
     try:
         yield
     except ssl.SSLError as error:
-        message = f"{refused}: {error.reason or error}."
+        message = f"{refused}: {reason_of(error)}."
         raise InvalidParameterError(message, hint) from error
     except OSError as error:
         message = f"{refused}: it cannot be read: {error}."

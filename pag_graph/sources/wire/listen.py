@@ -16,6 +16,7 @@ from anyio.streams.tls import TLSStream
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError, StoreConflictError, StoreError
 from pag_graph.sources.wire import frames
+from pag_graph.sources.wire.encrypted import reason_of
 from pag_graph.sources.wire.frames import Code, Hello, Kind
 from pag_graph.store.access import is_loopback
 from pag_graph.store.spool import Spool
@@ -112,7 +113,7 @@ class Listener:
                     hello = await self._greet(stream, received)
                 await self._talk(stream, received, hello)
             except ssl.SSLError as error:
-                self._tell(f"A connection was closed that is not encrypted as it should be: {error.reason or error}.")
+                self._tell(f"A connection was closed that is not encrypted as it should be: {reason_of(error)}.")
             except PagGraphError as error:
                 self._tell(f"A connection was closed: {error.message}")
                 await _refuse(stream, error, _code_of(error))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.errors import SinkError, TraceFormatError
 from pag_graph.sources.wire import frames
-from pag_graph.sources.wire.encrypted import Encrypted
+from pag_graph.sources.wire.encrypted import Encrypted, reason_of
 from pag_graph.sources.wire.frames import Code, Hello, Kind
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Sender:
                     self._talk(connection)
             except ssl.SSLError as error:
                 # Somebody else is there, or does not speak TLS; who waits in vain wants to know.
-                self._distrust = f" No encrypted connection to it: {error.reason or error}."
+                self._distrust = f" No encrypted connection to it: {reason_of(error)}."
             except (OSError, TraceFormatError):
                 # The follower is not there, or speaks nonsense: he may be there, and speak sense, later.
                 pass
