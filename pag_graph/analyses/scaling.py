@@ -10,13 +10,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import narwhals.stable.v2 as nw
+import numpy as np
 import polars as pl
 
 from pag_graph.analyses import profile
 from pag_graph.analyses.expressions import operator_names, share_of
 from pag_graph.analyses.reports import Report
 from pag_graph.analyses.result_tables import typed_table
-from pag_graph.analyses.view import View
+from pag_graph.analyses.view import View, end_ns
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import SCALING
@@ -41,7 +43,8 @@ class Scaling(Report):
     table: pa.Table
     """Rows of `SCALING`."""
     runs: tuple[dict[str, Any], ...]
-    """Per run, by number of workers and then as given: ``store``, ``run_id``, ``workers`` and ``path_ns``."""
+    """Per run, by number of workers and then as given: ``store``, ``run_id``, ``workers`` (that were there at once, at
+    most), ``mean_workers`` and ``path_ns``, all of the rounds that are compared."""
     rounds: tuple[int, ...]
     """Epochs of the rounds that all runs have, which are compared."""
     left_out: int
@@ -69,9 +72,10 @@ class Scaling(Report):
         repeats = ", ".join(f"{count} with {_workers(workers)}" for workers, count in sorted(repeated.items()))
         rounds = _counted(len(self.rounds), "round")
         left_out = f" ({self.left_out} rounds that only some have are left out)" if self.left_out else ""
+        whole_paths = [row for row in self.table.to_pylist() if row["by"] == TOTAL]
         lines = [
             f"{len(self.runs)} runs: {repeats}. Compared: {rounds} that all have{left_out}.",
-            *(_line(row, min(repeated)) for row in self.table.to_pylist() if row["by"] == TOTAL),
+            *(_line(row, whole_paths[0]) for row in whole_paths),
         ]
         too_many = sorted(workers for workers in repeated if self.cores is not None and workers > self.cores)
         if too_many:
@@ -87,12 +91,14 @@ class Scaling(Report):
         return "\n".join(lines)
 
 
-def _line(row: dict[str, Any], fewest: int) -> str:
+def _line(row: dict[str, Any], fewest: dict[str, Any]) -> str:
     spread = "" if row["deviation_ns"] is None else f" +- {duration(round(row['deviation_ns']))}"
-    text = f"{_workers(row['workers'])}: {duration(round(row['mean_ns']))}{spread}"
-    if row["workers"] == fewest or row["speed_up"] is None:
+    mean = "" if row["mean_workers"] == row["workers"] else f" ({row['mean_workers']:.3g} on average)"
+    text = f"{_workers(row['workers'])}{mean}: {duration(round(row['mean_ns']))}{spread}"
+    if row is fewest or row["speed_up"] is None:
         return text
-    return f"{text}, {row['speed_up']:.2f} x as fast as {_workers(fewest)} (ideal: {row['workers'] / fewest:.3g} x)"
+    ideal = row["mean_workers"] / fewest["mean_workers"]
+    return f"{text}, {row['speed_up']:.2f} x as fast as {_workers(fewest['workers'])} (ideal: {ideal:.3g} x)"
 
 
 def _workers(count: int) -> str:
@@ -141,18 +147,10 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
     if not common:
         message = "No round is in all of these runs: they have no epoch in common."
         raise InvalidParameterError(message, "Compare runs of one program on the same input.")
-    paths = pl.concat([_path(run, place, common) for place, run in enumerate(runs)])
+    facts = [_facts(run, common) for run in runs]
+    paths = pl.concat([_path(run, place, facts[place]["workers"], common) for place, run in enumerate(runs)])
     path_rows = _first(paths, n)
     names: list[set[str]] = [{f"{row['operator_name']} ({row['address']})" for row in _operators(run)} for run in runs]
-    facts = [
-        {
-            "store": str(run.info.path),
-            "run_id": run.info.run["run_id"],
-            "workers": len(run.workers),
-            "path_ns": int(paths.filter(pl.col("run") == place, pl.col("by") == TOTAL)["path_ns"].sum()),
-        }
-        for place, run in enumerate(runs)
-    ]
     return Scaling(
         table=typed_table(_compared(path_rows, facts, cores), SCALING),
         runs=tuple(sorted(facts, key=lambda fact: fact["workers"])),
@@ -184,7 +182,37 @@ def _operators(run: Run) -> list[dict[str, Any]]:
     return operator_names(run).to_dicts()
 
 
-def _path(run: Run, place: int, epochs: Sequence[int]) -> pl.DataFrame:
+def _facts(run: Run, epochs: Sequence[int]) -> dict[str, Any]:
+    """Return what is said of a run, over some of its rounds."""
+    windows = [run.window(epoch=epoch) for epoch in epochs]
+    path_ns = sum(window.span_ns for window in windows)
+    lives = pl.concat([_lives(View(run=run, windows=stretch)) for stretch in run.stretches(windows)])
+    begins, ends = (np.sort(lives[name].to_numpy()) for name in ("begin_ns", "end_ns"))
+    # Who ends in an instant makes room for who begins in it.
+    at_once = np.searchsorted(begins, begins, side="right") - np.searchsorted(ends, begins, side="right")
+    # In rounds without length all have their whole lives.
+    there = lives["worker"].n_unique()
+    return {
+        "store": str(run.info.path),
+        "run_id": run.info.run["run_id"],
+        "workers": int(at_once.max()) if path_ns else there,
+        "mean_workers": int((ends - begins).sum()) / path_ns if path_ns else float(there),
+        "path_ns": path_ns,
+    }
+
+
+def _lives(view: View) -> pl.DataFrame:
+    """Return which part of its life each worker has in each window in which it is there."""
+    inside = view.local.filter(view.shows_worker).select(
+        "window",
+        "worker",
+        begin_ns=nw.max_horizontal("start_ns", "window_start_ns"),
+        end_ns=nw.min_horizontal(end_ns(), "window_end_ns"),
+    )
+    return view.collect(inside.group_by("window", "worker").agg(nw.col("begin_ns").min(), nw.col("end_ns").max()))
+
+
+def _path(run: Run, place: int, workers: int, epochs: Sequence[int]) -> pl.DataFrame:
     """Return time on the paths of some rounds of a run per division and key."""
     windows = [run.window(epoch=epoch) for epoch in epochs]
     parts = [
@@ -195,7 +223,7 @@ def _path(run: Run, place: int, epochs: Sequence[int]) -> pl.DataFrame:
     rows = pl.concat([part.select("by", "key", "path_ns") for part in parts])
     total = pl.DataFrame({"by": [TOTAL], "key": [WHOLE], "path_ns": [sum(window.span_ns for window in windows)]})
     summed = pl.concat([total, rows.group_by("by", "key").agg(pl.col("path_ns").sum())])
-    return summed.with_columns(run=pl.lit(place, pl.Int64), workers=pl.lit(len(run.workers), pl.Int64))
+    return summed.with_columns(run=pl.lit(place, pl.Int64), workers=pl.lit(workers, pl.Int64))
 
 
 def _first(paths: pl.DataFrame, n: int) -> pl.DataFrame:
@@ -215,7 +243,8 @@ def _first(paths: pl.DataFrame, n: int) -> pl.DataFrame:
 
 def _compared(path_rows: pl.DataFrame, facts: Sequence[dict[str, Any]], cores: int | None) -> pl.DataFrame:
     """Return means and deviations per division, key and number of workers."""
-    runs = pl.DataFrame({"run": range(len(facts)), "workers": [fact["workers"] for fact in facts]})
+    columns = {name: [fact[name] for fact in facts] for name in ("workers", "mean_workers")}
+    runs = pl.DataFrame({"run": range(len(facts)), **columns})
     spent = (
         path_rows.select("by", "rank", "key")
         .unique()
@@ -224,6 +253,7 @@ def _compared(path_rows: pl.DataFrame, facts: Sequence[dict[str, Any]], cores: i
         .group_by("by", "rank", "key", "workers")
         .agg(
             runs=pl.len().cast(pl.Int64),
+            mean_workers=pl.col("mean_workers").sort().mean(),
             # Sorted, so that the same runs in another order are rounded in the same way.
             mean_ns=pl.col("path_ns").fill_null(0).sort().mean(),
             deviation_ns=pl.col("path_ns").fill_null(0).sort().std(),
@@ -231,13 +261,13 @@ def _compared(path_rows: pl.DataFrame, facts: Sequence[dict[str, Any]], cores: i
     )
     total = spent.filter(pl.col("by") == TOTAL).select("workers", total_ns="mean_ns")
     fewest = int(runs["workers"].min())  # type: ignore[arg-type]
-    base = spent.filter(pl.col("workers") == fewest).select("by", "key", base_ns="mean_ns")
+    base = spent.filter(pl.col("workers") == fewest).select("by", "key", base_ns="mean_ns", base_workers="mean_workers")
     return (
         spent.join(total, on="workers")
         .join(base, on=["by", "key"])
         .with_columns(
             share=share_of("mean_ns", pl.col("total_ns")),
-            ideal_ns=pl.col("base_ns") * fewest / pl.col("workers"),
+            ideal_ns=pl.col("base_ns") * pl.col("base_workers") / pl.col("mean_workers"),
             speed_up=pl.when(pl.col("mean_ns") > 0).then(pl.col("base_ns") / pl.col("mean_ns")),
             over_cores=pl.lit(None, pl.Boolean) if cores is None else pl.col("workers") > cores,
         )

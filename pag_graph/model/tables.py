@@ -379,7 +379,12 @@ SCALING = pa.schema(
         _column("by", _STR, "what the paths are divided by: total (the whole path), type or operator"),
         _column("rank", _I64, "1 for the longest in all runs; what is summed up in `(other)` comes last"),
         _column("key", _STR, "type, operator name and address, or `(whole path)`"),
-        _column("workers", _I64, "number of workers"),
+        _column("workers", _I64, "number of workers that were there at once in these rounds, at most"),
+        _column(
+            "mean_workers",
+            _F64,
+            "workers there on average: the sum of their times in these rounds over the rounds' length",
+        ),
         _column("runs", _I64, "runs with so many"),
         _column("mean_ns", _F64, "time on the paths of the rounds that all runs have, mean over these runs"),
         _column("deviation_ns", _F64, "its standard deviation over these runs", null=True),

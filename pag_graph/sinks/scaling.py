@@ -64,7 +64,8 @@ def _plot(
     """Draw a column per number of workers; of times also the deviation of the whole, and what would be ideal."""
     column = "mean_ns" if absolute else "share"
     show: Callable[[float], str] = (lambda v: duration(round(v))) if absolute else (lambda v: f"{v:.0%}")
-    highest = max(row["mean_ns"] + (row["deviation_ns"] or 0) for row in total_rows) if absolute else 1.0
+    tops = (max(row["mean_ns"] + (row["deviation_ns"] or 0), row["ideal_ns"]) for row in total_rows)
+    highest = max(tops) if absolute else 1.0
     numbers = [row["workers"] for row in total_rows]
     wide = _PLOT_WIDTH / len(numbers)
 

@@ -82,6 +82,37 @@ def test_rows_are_means_over_runs_of_sums_over_rounds_that_all_have(runs: list[P
     assert len(found) == len(study.table)
 
 
+def built(place: Path, name: str, *logs: str) -> Pag:
+    api.build(draw(*logs).write(place / f"{name}.trace", trace_id=name), place / f"{name}.pag", engine="local")
+    return api.open(place / f"{name}.pag")
+
+
+def test_of_workers_that_come_or_go_counts_the_time_for_which_they_are_there(tmp_path: Path) -> None:
+    # Rounds go from 100 to 200 and to 300; what happens before and after them counts for nobody.
+    one = built(tmp_path, "one", "0 start 1 | 90 stop 1 | ~1 100 end | 200 end | 300 end | 400 start 1")
+    spawns = (
+        "0 start 1 | 90 stop 1 | ~1 100 end | 120 spawn 1 | 200 end | 270 spawn 2 | 300 end | 350 spawn 3 | 400 start 1"
+    )
+    # Worker 1 is there for 150 ns of the rounds, worker 2 begins in the instant in which it ends, and worker 3 is late.
+    joined = built(
+        tmp_path,
+        "joined",
+        spawns,
+        "~2 130 start 1 | 190 stop 1 | 200 end | 280 exit",
+        "~3 280 start 1 | 290 stop 1 | 300 end | 400 start 1",
+        "~4 360 start 1 | 390 stop 1",
+    )
+    study = api.scaling([one, joined], cores=2)
+    whole = {row["workers"]: row for row in study.table.to_pylist() if row["by"] == "total"}
+    assert whole.keys() == {1, 2}
+    assert {row["ideal_ns"] for row in whole.values()} == {200, 200 / (1 + 170 / 200)}
+    assert {workers: row["mean_workers"] for workers, row in whole.items()} == {1: 1.0, 2: 1 + 170 / 200}
+    assert [(run["workers"], run["mean_workers"]) for run in study.runs] == [(1, 1.0), (2, 1.85)]
+    assert not any(row["over_cores"] for row in study.table.to_pylist())
+    assert "2 workers (1.85 on average): 200 ns, 1.00 x as fast as 1 worker (ideal: 1.85 x)" in study.headline()
+    assert scaling_picture(study).count("<title>ideal</title>") == 2
+
+
 @pytest.mark.parametrize("n", [1, 2, 10])
 def test_every_division_adds_up_to_the_whole_path(runs: list[Pag], n: int) -> None:
     rows = api.scaling(runs, n=n).table.to_pylist()
@@ -151,7 +182,7 @@ def test_the_command(runs: list[Pag], tmp_path: Path) -> None:
     assert "2 workers: 2.4 us +- 400 ns, 1.67 x as fast as 1 worker (ideal: 2 x)" in done.output
     assert (tmp_path / "s.svg").read_text().startswith("<svg")
     facts = json.loads(CliRunner().invoke(app, ["scaling", *stores, "--format", "json"]).stdout)
-    assert [run["workers"] for run in facts["runs"]] == [1, 2, 2, 2]
+    assert [(run["workers"], run["mean_workers"]) for run in facts["runs"]] == [(1, 1.0), *3 * [(2, 2.0)]]
     assert facts["rows"] == api.scaling(stores).table.to_pylist()
     table = CliRunner().invoke(app, ["scaling", *stores, "--format", "csv"]).stdout.splitlines()
     assert len(table) == 1 + len(facts["rows"])
