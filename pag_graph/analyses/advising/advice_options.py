@@ -226,7 +226,7 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
                     new_threads=count,
                     utility=threads.even(count),
                     before=before,
-                    moved_ns=work * count // (len(threads.busy) + count),
+                    moved_ns=round(work * count / (threads.lives + count)),
                 )
             )
     helped = search(threads, beta=beta, nodes=nodes)

@@ -85,6 +85,8 @@ class Replay:
     """The slowest message between workers by size: ``size`` (power of two of its records) and ``slowest_ns``."""
     work_ns: int
     """All counted time in the window."""
+    lives: I64
+    """Per thread that is there in the window: nanoseconds of its life inside of it, ascending."""
     cores: int | None
 
     @property
@@ -152,22 +154,23 @@ class Replay:
         Bound
             At least: the work of each worker gets less by as much as there are more workers, or by more where it has
             more than its share. Probably: operators that more than one worker runs get less by as much everywhere, so
-            that skew stays. At most: as it was, for one key may have all the work. O(vertices + edges).
+            that skew stays. At most: as it was, for one key may have all the work. A worker counts as the part of the
+            longest life for which it is there, and its share is never more than its life. O(vertices + edges).
         """
         graph, base = self.graph, self.graph.base
         work = np.where(self.counted, graph.duration, 0)
         worker, operator = base.number("src") >> POSITION_BITS, base.number("operator")
-        working = np.unique(worker[base.is_local])
         work_of_worker = np.bincount(worker, work, 1)
-        even_ns = work_of_worker.sum() / (len(working) + more)
-        kept_share = len(working) / (len(working) + more)
+        even_ns = _even_share(work_of_worker.sum(), self.lives, more)
+        longest_ns = self.lives.max(initial=1)
+        kept_share = self.lives.sum() / (self.lives.sum() + more * longest_ns)
         shares = np.minimum(
             kept_share, np.divide(even_ns, work_of_worker, out=np.ones_like(work_of_worker), where=work_of_worker > 0)
         )
         by_cores = -(-self.work_ns // self.cores) if self.cores else 0
         pairs = np.unique(np.stack([operator, worker])[:, work > 0], axis=1)[0]
         operators, runners = np.unique(pairs, return_counts=True)
-        divided = np.isin(operator, operators[(runners > 1) | (len(working) == 1)]) & (operator >= 0)
+        divided = np.isin(operator, operators[(runners > 1) | (len(self.lives) == 1)]) & (operator >= 0)
 
         def replayed(share: F64) -> int:
             duration_left = graph.duration - np.rint(work * (1 - share)).astype(np.int64)
@@ -216,8 +219,30 @@ def port_replay(snapshot: Snapshot, graph: ConstraintGraph, work: ThreadWork, co
         wake_up_ns=nearest_rank(woken, 0.95) or 0,
         remote=messages.group_by("size").max().sort("size"),
         work_ns=sum(work.counted.values()),
+        lives=np.sort(np.array(list(work.life.values()), np.int64)),
         cores=cores,
     )
+
+
+def _even_share(work_ns: float, lives: I64, more: int) -> float:
+    """Return the least that the busiest thread has to do, if none works for longer than it lives.
+
+    Parameters
+    ----------
+    work_ns
+        What all have to do together.
+    lives
+        Per thread that was there: for how long, ascending.
+    more
+        How many new threads there are, at least one, which are there for as long as it takes.
+    """
+    left_ns, sharing = work_ns, len(lives) + more
+    for life_ns in lives.tolist():
+        if left_ns <= life_ns * sharing:
+            break
+        # It works all of its life, and the others have a larger share.
+        left_ns, sharing = left_ns - life_ns, sharing - 1
+    return left_ns / sharing
 
 
 def _sizes(records: I64) -> I64:

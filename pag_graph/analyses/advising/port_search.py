@@ -66,9 +66,13 @@ class Threads:
         float
             A share of the time that each lives; 0 where nobody lives.
         """
-        lives = {thread: self.life.get(thread, 1.0) for thread in self.busy}
-        work = math.fsum(share * lives[thread] for thread, share in self.busy.items())
-        return work / (math.fsum(lives.values()) + new_threads)
+        work = math.fsum(share * self.life.get(thread, 1.0) for thread, share in self.busy.items())
+        return work / (self.lives + new_threads)
+
+    @property
+    def lives(self) -> float:
+        """How many threads with the longest life live for as long as all threads together, W."""
+        return math.fsum(self.life.get(thread, 1.0) for thread in self.busy)
 
     def utility(self, operator: int, new_threads: int = 1) -> float:
         """Return U(o): what the busiest of the threads concerned has to do behind a port, and before it.

@@ -340,6 +340,21 @@ def test_more_workers_divide_what_there_was_to_do(tmp_path: Path) -> None:
     pag = built(draw(*logs), tmp_path, links={0: (1, 2)})
     [wider] = [row for row in rows(pag, epoch=0) if row["kind"] == "widen"]
     assert wider["utility"] == pytest.approx(1.1 / 2.1)
+    # At best worker 1 works for all of its life, and two others share the rest.
+    assert (wider["low_ns"], wider["predicted_ns"], wider["high_ns"]) == (500, 524, 1000)
+    assert wider["moved_ns"] == round(1100 / 2.1)
+
+
+def test_a_worker_that_is_born_late_leaves_more_to_a_new_one(tmp_path: Path) -> None:
+    """Worker 1 is spawned after three quarters of the window, and begins 10 ns later."""
+    first = "0 start 1 | 5 send 0>1 | 750 spawn 1 | 1000 stop 1 | 1000 end"
+    pag = built(draw(first, "760 start 1 | 765 send 0>0 | 1000 stop 1 | 1000 end"), tmp_path, links={0: (1, 2)})
+    [wider] = [row for row in rows(pag, epoch=0) if row["kind"] == "widen"]
+    assert wider["utility"] == pytest.approx(1.24 / 2.24)
+    # The round ends on worker 0: worker 1 works for all of its life at best, so that 1000 ns are left to two.
+    assert wider["low_ns"] == pytest.approx(500, abs=1)
+    assert wider["predicted_ns"] == pytest.approx(1000 * 1.24 / 2.24, abs=1)
+    assert wider["high_ns"] == 1000
 
 
 def test_records_of_epochs_without_a_row_count_in_the_row_that_stands_for_them(tmp_path: Path) -> None:
