@@ -44,7 +44,7 @@ RESCALE_PHASES = pa.schema(
         _column("p99_ns", _I64, "99 of 100 epochs were no slower", null=True),
         _column("max_ns", _I64, "longest latency", null=True),
         _column("latency_kind", _STR, "response: from when the input was due; service: from the epoch's first event"),
-        _column("busy_max", _F64, "largest share of its life that a worker worked", null=True),
+        _column("busy_max", _F64, "largest share of the phase that a worker worked", null=True),
         _column("waiting_share", _F64, "share of the old workers' lives that they waited or were idle", null=True),
         _column("messages_per_record", _F64, "messages read per record in them", null=True),
         _column("progress_per_epoch", _F64, "progress messages read per epoch", null=True),
@@ -81,7 +81,8 @@ RESCALE_STEPS = pa.schema(
         _column("bytes", _I64, "their size", null=True),
     ]
 )
-"""One row per step, in time order; steps and gaps tile a client's time from its spawn until it was ready."""
+"""One row per step, in time order; what is sent or read where one ends and the next begins is of the next. Steps and
+gaps tile a client's time from its spawn until it was ready."""
 
 RESCALE_HELD_UP = pa.schema(
     [

@@ -23,7 +23,7 @@ YES, NO, UNSURE = "yes", "no", "unknown"
 RELIEVED, STILL_SATURATED, CANNOT_TELL = "relieved", "saturated_not_relieved", "cannot_tell"
 PAID, NOT_YET, NEVER = "paid", "not_yet", "never"
 _BUSY, _KNOWN = 0.9, 0.95
-"""Share of its life from which a worker counts as saturated, and share of the lives that must be known to deny it."""
+"""Share of a phase from which a worker counts as saturated, and share of the lives that must be known to deny it."""
 _RESTS = [WAITING, str(ActivityType.IDLE), str(ActivityType.INPUT_WAIT)]
 _COUNTED = [str(kind) for kind in COUNTED_TYPES]
 
@@ -32,7 +32,7 @@ class Work(NamedTuple):
     """What workers did in a stretch of time."""
 
     busy_max: float | None
-    """Largest share of its life that one of them worked; None where nobody lived."""
+    """Largest share of the stretch that one of them worked; None where nobody lived."""
     waiting_share: float | None
     """Share of the lives of those who were there before that they waited or had nothing to do."""
     coverage: float | None
@@ -47,7 +47,7 @@ def work_in(run: Run, stretches: Sequence[tuple[int, int]], workers_before: Sequ
     run
         Of aligned clocks.
     stretches
-        Begin and end of each, in time order of their begins.
+        Begin and end of each, which does not belong to it, in time order of their begins.
     workers_before
         Per stretch: workers that count for the waiting.
 
@@ -57,7 +57,7 @@ def work_in(run: Run, stretches: Sequence[tuple[int, int]], workers_before: Sequ
         One per stretch. O(edges in them).
     """
     return [
-        Work(None, None, None) if end <= start else _work(_local_in(run, start, end), present)
+        Work(None, None, None) if end <= start else _work(_local_in(run, start, end), end - start, present)
         for (start, end), present in zip(stretches, workers_before, strict=True)
     ]
 
@@ -71,7 +71,7 @@ def _local_in(run: Run, start_ns: int, end_ns: int) -> pl.DataFrame:
     return local.group_by("worker", "type").agg(pl.col("inside_ns").sum()).collect()
 
 
-def _work(local: pl.DataFrame, workers_before: set[int]) -> Work:
+def _work(local: pl.DataFrame, span_ns: int, workers_before: set[int]) -> Work:
     life = int(local["inside_ns"].sum())
     if not life:
         return Work(None, None, None)
@@ -84,8 +84,10 @@ def _work(local: pl.DataFrame, workers_before: set[int]) -> Work:
     )
     by_old_worker = by_worker.filter(pl.col("worker").is_in(sorted(workers_before)))
     waited = int(by_old_worker["rests"].sum()) / int(by_old_worker["life"].sum()) if by_old_worker.height else None
-    busiest = float(by_worker.select((pl.col("busy") / pl.col("life")).max()).item())
-    return Work(busiest, waited, 1 - int(by_worker["unknown"].sum()) / life)
+    # What a worker did in a short life is not scaled up: a few microseconds of work fill no phase.
+    return Work(
+        int(by_worker.select(pl.col("busy").max()).item()) / span_ns, waited, 1 - int(by_worker["unknown"].sum()) / life
+    )
 
 
 def saturated(course: Course, epochs: Epochs, work: Work, *, cores_shared: bool) -> str:
@@ -104,7 +106,7 @@ def saturated(course: Course, epochs: Epochs, work: Work, *, cores_shared: bool)
     -------
     str
         ``yes`` if epochs began later and later after they were due, by more than a period from the first quarter of
-        the phase to the last one, or if a worker worked nine tenths of its life; ``unknown`` if cores were shared and
+        the phase to the last one, or if a worker worked nine tenths of it; ``unknown`` if cores were shared and
         nobody knows when epochs were due, or if more than a twentieth of the time is unknown; else ``no``.
     """
     places = course.places(epochs, BEFORE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -139,9 +140,17 @@ def _carried(run: Run, parts: list[_Part]) -> list[tuple[int | None, int | None]
         .collect()
     )
 
+    begins = Counter((part.worker, part.start_ns) for part in parts)
+
+    def inside(part: _Part, worker: str, t_ns: str) -> pl.Expr:
+        """Say whether somebody sent or read in a piece: its end is the next one's, if one begins there."""
+        others = begins[part.worker, part.end_ns] - (part.start_ns == part.end_ns)
+        return (pl.col(worker) == part.worker) & pl.col(t_ns).is_between(
+            part.start_ns, part.end_ns, closed="left" if others else "both"
+        )
+
     def carried(part: _Part) -> tuple[int | None, int | None]:
-        sent = (pl.col("sender") == part.worker) & pl.col("start_ns").is_between(part.start_ns, part.end_ns)
-        read = (pl.col("reader") == part.worker) & pl.col("end_ns").is_between(part.start_ns, part.end_ns)
+        sent, read = inside(part, "sender", "start_ns"), inside(part, "reader", "end_ns")
         messages = bootstrap_messages.filter(sent | read)
         return tuple(int(messages[name].sum()) if messages[name].count() else None for name in ("records", "bytes"))  # type: ignore[return-value]
 

@@ -15,7 +15,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.rescaling.answers import payback
+from pag_graph.analyses.rescaling.answers import payback, work_in
 from pag_graph.analyses.rescaling.data import records_of
 from pag_graph.analyses.rescaling.latencies import Course, Epochs, Period, epochs_of
 from pag_graph.analyses.rescaling.operations import Mark, Operation, births_of, marks_of, operations
@@ -24,7 +24,7 @@ from pag_graph.diagnosis.spark.causes import diagnose
 from pag_graph.diagnosis.spark.cores import predict_cores
 from pag_graph.diagnosis.spark.work_plan import plan_work
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
-from pag_graph.model.enums import EventKind
+from pag_graph.model.enums import EventKind, RuleSet
 from pag_graph.model.rescaling_tables import RESCALE_OVERHEAD, RESCALE_TABLES
 from pag_graph.sinks.rescaling import rescaling_picture
 from pag_graph.sources.spark.convert import map_log
@@ -158,7 +158,34 @@ def test_steps_and_gaps_tile_a_clients_time(answer: Rescaling, truth: Truth) -> 
     assert ends == [client[1]["start_ns"], truth.ready_ns]
     # Everybody waits for the new worker.
     assert client[1]["path_ns"] == client[1]["duration_ns"] == OVERLOADED.bootstrap_ns
-    assert {row["records"] for row in steps} == {64}
+    # The state is sent where the server's step ends, and read where the client's begins.
+    records = {(row["side"], row["step"]): row["records"] for row in steps}
+    assert records == {("server", "send_state"): 64, ("client", "gap"): None, ("client", "state"): 64}
+
+
+def test_a_message_belongs_to_one_of_the_steps_that_follow_each_other(tmp_path: Path) -> None:
+    """A client reads a message where its first step ends and the second begins, and one where that ends, its last."""
+    first = (
+        "0 start 1 | 5 send 3>0 | 50 stop 1 | 100 spawn 1 | 100 start 9 | 150 send 7>1 *3 | 150 stop 9 | 150 start 9"
+    )
+    first += " | 200 send 7>1 #1 *5 | 200 stop 9 | 300 start 1 | 400 stop 1 | 400 end"
+    client = "110 start 5 | 160 recv 7<0 *3 | 160 stop 5 | 160 start 6 | 210 recv 7<0 #1 *5 | 210 stop 6"
+    other = "0 start 1 | 400 stop 1 | 400 end"
+    trace = draw(first, f"{client} | 300 start 1 | 400 stop 1 | 400 end", other, rules=RuleSet.STATED)
+    names = ((9, "rescale:server:send"), (5, "rescale:client:connect"), (6, "rescale:client:apply"))
+    pag = built(replace(trace, operators=names, channels=((7, "rescale:bootstrap"),)), tmp_path)
+    steps = [(row["start_ns"], row["step"], row["records"]) for row in rows(api.rescale(pag), "steps")]
+    of_server, of_client = [(100, "send", None), (150, "send", 8)], [(110, "connect", None), (160, "apply", 8)]
+    assert sorted(steps, key=str) == sorted([*of_server, *of_client, (100, "gap", None)], key=str)
+
+
+def test_a_short_life_fills_no_phase(tmp_path: Path) -> None:
+    """Worker 1 works in the first 5 ns of the stretch, and ends; worker 0 works for a tenth of it."""
+    stays = "0 start 1 | 200 stop 1 | 200 start 2 =idle | 1100 stop 2 | 1100 end"
+    run = built(draw(stays, "0 start 1 | 105 stop 1 | 105 exit", rules=RuleSet.STATED), tmp_path).run
+    [work] = work_in(run, [(100, 1_100)], [{0, 1}])
+    assert work.busy_max == 0.1
+    assert work.waiting_share == 900 / 1_005
 
 
 def test_blame_adds_up_to_the_waiting(answer: Rescaling, pag: Pag) -> None:
