@@ -335,12 +335,19 @@ def _learned(
 ) -> AdviceState:
     """Return a state that knows of one trial more."""
     runs = {key: trial[key] for key in ("before", "after")}
-    trials = [trial_before for trial_before in state.trials if {key: trial_before[key] for key in runs} != runs]
-    # What is undecided leaves all as it was, unless it was these runs that said otherwise before.
-    leaves = "undecided" if len(trials) == len(state.trials) else "keep"
-    kept_ports = {port for port in state.kept if decisions.get(port, "keep") in {"keep", leaves}}
+    replaced = [earlier for earlier in state.trials if {key: earlier[key] for key in runs} == runs]
+    trials = [earlier for earlier in state.trials if earlier not in replaced]
+    withdrawn = _said(replaced) - _said(trials)
+
+    def stays(port: PortName, decision: Decision) -> bool:
+        """Say whether an earlier decision holds: what is undecided changes nothing that other runs said, too."""
+        if decisions.get(port, "undecided") != "undecided":
+            return False
+        return port not in decisions or (str(port), decision) not in withdrawn
+
+    kept_ports = {port for port in state.kept if stays(port, "keep")}
     configuration = tuple(sorted(port for port in state.kept if port not in decisions))
-    blacklist = [entry for entry in state.blacklist if decisions.get(entry.port, "undecided") == "undecided"]
+    blacklist = [entry for entry in state.blacklist if stays(entry.port, "revert")]
     reasons = {row["port"]: f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f} x as fast" for row in trial["ports"]}
     blacklist += [
         Blacklisted(port=port, reason=reasons[str(port)], configuration=configuration)
@@ -355,3 +362,8 @@ def _learned(
         trials=(*trials, trial),
     )
     return replace(learned, halt="blacklist" if learned.blacklisted_share > learned.alpha else None)
+
+
+def _said(trials: Iterable[Mapping[str, Any]]) -> set[tuple[str, Decision]]:
+    """Return which ports trials decided on, and how."""
+    return {(row["port"], row["decision"]) for trial in trials for row in trial["ports"]}

@@ -144,6 +144,21 @@ def test_what_is_undecided_stays_as_it_was(runs: dict[str, list[Path]], tmp_path
         assert (state.kept, len(state.trials)) == (kept, 1)
 
 
+def test_a_port_leaves_the_blacklist_if_the_runs_that_put_it_there_are_too_few(
+    runs: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    file, few = tmp_path / "state.json", (runs["before"][:2], runs["slower"][:2])
+    reverted = api.advise_evaluate(*few, file, single=True).state
+    assert ([entry.port for entry in reverted.blacklist], reverted.halt) == ([PortName("Op2")], "blacklist")
+    believed = api.advise_evaluate(*few, file).state
+    assert (believed.blacklist, believed.halt, len(believed.trials)) == ((), None, 1)
+    # What other runs said as well stays.
+    api.advise_evaluate(runs["before"], runs["slower"], file)
+    api.advise_evaluate(*few, file, single=True)
+    both = api.advise_evaluate(*few, file).state
+    assert ([entry.port for entry in both.blacklist], len(both.trials)) == ([PortName("Op2")], 2)
+
+
 def test_an_activity_that_is_not_stopped_hides_no_outermost_ones(tmp_path: Path) -> None:
     """Activity 3 ends with the one around it; what comes later is as outermost as before."""
     before = "0 start 1 | 1 start 3 | 2 start 2 | 9 stop 2 | 10 stop 1 | 10 end"
