@@ -2,11 +2,11 @@
 // param run: id of the run
 // param epoch: number of the epoch
 // param above number = 1.5: a worker stands out if it worked more than this many times the median
-// returns: one row per worker that is there, most work first: worker, work_ns, waiting_ns, records (read),
-//   ns_per_record (null where none was read), work_ratio (work_ns over the median of these workers, whatever they run),
-//   records_ratio (likewise), others_waited_ns (waits of others that its messages ended), verdict: `data` where it
-//   worked above the median for that many more records, `speed` where it did so without, null for others. All inside
-//   the window.
+// returns: one row per worker that is there and not unknown all the time, most work first: worker, work_ns, waiting_ns,
+//   records (read), ns_per_record (null where none was read), work_ratio (work_ns over the median of these workers,
+//   whatever they run), records_ratio (likewise), others_waited_ns (waits of others that its messages ended), verdict:
+//   `data` where it worked above the median for that many more records, `speed` where it did so without, null for
+//   others. All inside the window.
 // example: skewed --epoch 4
 //   worker | work_ns | waiting_ns | records | ns_per_record | work_ratio | records_ratio | others_waited_ns | verdict
 //   0      | 3890572 | 0          | 33696   | 115.5         | 9.432      | 16.848        | 7939883          | data
@@ -40,11 +40,15 @@ WITH at.worker AS worker, sender.worker AS by_worker, type(activity) AS type,
 WITH worker, by_worker,
      sum(CASE WHEN type IN ['WAITING', 'IDLE', 'SPINNING', 'INPUT_WAIT', 'UNKNOWN'] THEN 0 ELSE inside_ns END) AS work_ns,
      sum(CASE WHEN type = 'WAITING' THEN inside_ns ELSE 0 END) AS waiting_ns,
-     sum(records) AS records
-WITH collect({worker: worker, by_worker: by_worker, work_ns: work_ns, waiting_ns: waiting_ns, records: records}) AS parts
+     sum(records) AS records,
+     sum(inside_ns) AS inside_ns,
+     sum(CASE WHEN type = 'UNKNOWN' THEN inside_ns ELSE 0 END) AS unknown_ns
+WITH collect({worker: worker, by_worker: by_worker, work_ns: work_ns, waiting_ns: waiting_ns, records: records,
+     inside_ns: inside_ns, unknown_ns: unknown_ns}) AS parts
 UNWIND parts AS part
 WITH parts, part.worker AS worker, sum(part.work_ns) AS work_ns, sum(part.waiting_ns) AS waiting_ns,
-     sum(part.records) AS records
+     sum(part.records) AS records, sum(part.inside_ns) AS inside_ns, sum(part.unknown_ns) AS unknown_ns
+WHERE unknown_ns < inside_ns OR unknown_ns = 0
 WITH parts, collect({worker: worker, work_ns: work_ns, waiting_ns: waiting_ns, records: records}) AS workers
 UNWIND workers AS each
 WITH parts, workers, percentileCont(each.work_ns, 0.5) AS work_median, percentileCont(each.records, 0.5) AS records_median

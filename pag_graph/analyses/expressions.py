@@ -194,18 +194,23 @@ def peers_there(view: View, there: pl.DataFrame) -> pl.DataFrame:
     view
         Of any run.
     there
-        Columns ``window`` and ``worker`` of the local edges that show their worker (`View.shows_worker`), once each.
+        Sums over the local edges that show their worker (`View.shows_worker`), as a whole or in parts: ``window``,
+        ``worker``, ``inside_ns``, and ``unknown_ns``, how much of it is `unknown`.
 
     Returns
     -------
     DataFrame
-        One row per window and worker that is there: ``window``, ``worker`` and ``group``, as of `peer_frame`. Where
-        epochs are islands, nobody is born or ends, and all workers are there, whether they did something or not.
+        One row per window and worker that is there, without those whose whole time in the window is `unknown`:
+        ``window``, ``worker`` and ``group``, as of `peer_frame`. Where epochs are islands, nobody is born or ends, and
+        all workers are there, whether they did something or not.
     """
     peers = peer_frame(view.run)
     if view.run.epochs_are_islands:
         return view.spans.select("window").join(peers, how="cross")
-    return there.select("window", "worker").join(peers, on="worker")
+    times = there.group_by("window", "worker").agg(pl.col("inside_ns", "unknown_ns").sum())
+    # In a window without length nobody has any time that could be unknown.
+    is_known = (pl.col("unknown_ns") < pl.col("inside_ns")) | (pl.col("unknown_ns") == 0)
+    return times.filter(is_known).select("window", "worker").join(peers, on="worker")
 
 
 def rounds(run: Run) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.expressions import operator_names, peers_there
+from pag_graph.analyses.expressions import UNKNOWN, operator_names, peers_there
 from pag_graph.analyses.view import where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
@@ -44,8 +44,8 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        Rows of `SKEW`, one per operator that read records and worker that is there in the window and runs the same as
-        a reader of it, most skewed operator first.
+        Rows of `SKEW`, one per operator that read records and worker that is there in the window, not `unknown` all the
+        time, and runs the same as a reader of it, most skewed operator first.
 
     Raises
     ------
@@ -72,11 +72,13 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
             records=where(ended, "records"),
             activations=(read & ended).cast(nw.Int64),
             processing_ns=where(processing, "inside_ns"),
+            inside_ns=nw.col("inside_ns"),
+            unknown_ns=where(nw.col("type") == UNKNOWN, "inside_ns"),
         )
         .group_by(key)
-        .agg(nw.col(*counts).sum())
+        .agg(nw.col(*counts, "inside_ns", "unknown_ns").sum())
     )
-    peers = peers_there(view, per_worker.select("window", "worker").unique())
+    peers = peers_there(view, per_worker)
     of_operator = ["window", "operator"]
     readers = per_worker.filter(pl.col("records") > 0).join(peers, on=["window", "worker"])
     total, mean = pl.col("records").sum().over(of_operator), pl.col("records").mean().over(*of_operator, "group")

@@ -205,7 +205,9 @@ def _held_up(evidence: Evidence) -> str:
         text += f"; {waiting} waited {duration(charged)} for it, {charged / evidence.waiting_ns:.0%} of all waiting"
     if evidence.peers(verdict.worker) == [verdict.worker]:
         return f"{text}. Nobody else runs what it runs."
-    row = next(row for row in evidence.stragglers if row["worker"] == verdict.worker)
+    row = next((row for row in evidence.stragglers if row["worker"] == verdict.worker), None)
+    if row is None:
+        return f"{text}. What it did meanwhile is not recorded."
     if not row["work_ratio"] or row["work_ratio"] <= evidence.above:
         return f"{text}. Others that run the same do not work much less."
     read = any(row["worker"] == verdict.worker and row["skewed"] for row in evidence.skew)

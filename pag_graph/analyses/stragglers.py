@@ -50,7 +50,8 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        Rows of `STRAGGLERS`, one per worker that is there in the window, most work first.
+        Rows of `STRAGGLERS`, one per worker that is there in the window and not `unknown` all the time, most work
+        first.
 
     Raises
     ------
@@ -60,10 +61,11 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     Notes
     -----
     Workers are compared with those that run the same (`Run.peers`) and are there in the window for any time. If all run
-    one dataflow, these are all workers but those that have left and those that are not born yet. A straggler works more
-    than `above` times their median, and waiting is charged to it (see `blame`). If it also read more than `above` times
-    the median's records, the cause is `data`. Otherwise the worker, or its machine, takes longer for the same work, and
-    the cause is `speed`. If no records are known, the two cannot be told apart, and the cause is `speed`.
+    one dataflow, these are all workers but those that have left, those that are not born yet, and those whose whole
+    time in the window is `unknown`: nobody can say that they had nothing to do. A straggler works more than `above`
+    times their median, and waiting is charged to it (see `blame`). If it also read more than `above` times the median's
+    records, the cause is `data`. Otherwise the worker, or its machine, takes longer for the same work, and the cause is
+    `speed`. If no records are known, the two cannot be told apart, and the cause is `speed`.
 
     The median of an even number of workers is the mean of the middle two. Messages of a worker to itself cost nothing
     here. The cost is that of `blame`.
@@ -79,9 +81,11 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
             work_ns=where(~nw.col("type").is_in(_NO_WORK), "inside_ns"),
             waiting_ns=where(nw.col("type") == WAITING, "inside_ns"),
             records=where(view.ends_inside, "records"),
+            inside_ns=nw.col("inside_ns"),
+            unknown_ns=where(nw.col("type") == UNKNOWN, "inside_ns"),
         )
         .group_by(key)
-        .agg(nw.col("work_ns", "waiting_ns", "records").sum())
+        .agg(nw.col("work_ns", "waiting_ns", "records", "inside_ns", "unknown_ns").sum())
     )
     on_path = path_steps(view).filter(~IS_MESSAGE).group_by(key).agg(path_ns=pl.col("duration_ns").sum())
     charged = blame(view).filter(pl.col("by_worker") == pl.col("to_worker"))

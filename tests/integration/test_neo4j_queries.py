@@ -719,6 +719,20 @@ def test_workers_that_have_left_or_are_not_born_yet_are_not_judged(alone: neo4j.
     assert [sorted(row["worker"] for row in rows) for rows in judged] == [[0, 1, 2], [0, 1, 2], [0, 1, 3]]
 
 
+def test_workers_of_which_nothing_is_recorded_are_not_judged(alone: neo4j.Driver, tmp_path: Path) -> None:
+    works, other = "0 start 1 | 90 stop 1 | 100 end | 200 end", "0 start 1 | 50 stop 1 | 100 end | 200 end"
+    # Nobody says what worker 2 did in epoch 0.
+    draw(works, other, "100 end | 110 start 1 | 150 stop 1 | 200 end").write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    run = api.open(tmp_path / "store").run
+    load(run, alone)
+    for epoch, workers in ((0, {0, 1}), (1, {0, 1, 2})):
+        judged = {row["worker"]: row["work_ratio"] for row in ask(alone, run, "root_cause/skew_or_slow", epoch=epoch)}
+        assert judged.keys() == workers
+        rows = stragglers(run.snapshot(run.window(epoch=epoch))).to_pylist()
+        assert judged == {row["worker"]: pytest.approx(row["work_ratio"], abs=0.001) for row in rows}
+
+
 def test_an_epoch_that_is_hidden_has_no_answer(alone: neo4j.Driver, runs: dict[str, Run]) -> None:
     run = runs["skewed"]
     load(run, alone, epochs=[3, 4, 5])

@@ -71,6 +71,22 @@ def test_workers_that_have_left_or_are_not_born_yet_are_compared_with_nobody(
     assert read == {0: (6, 1.5), 1: (2, 0.5)}
 
 
+def test_who_is_not_recorded_in_a_window_is_not_called_idle(in_memory: Fixture, whole_run: Fixture) -> None:
+    # Nothing is known of worker 2 before 200, and of worker 3 only what it did from 95 on.
+    late = "200 start 1 | 202 send 5>2 *4 | 203 recv 5<2 *4 | 290 stop 1 | 300 end"
+    later = "95 start 1 | 96 stop 1 | 100 end | 300 end"
+    logs = (f"{SLOW} | 300 end", f"{QUICK.format(n=1)} | 300 end", f"100 end | {late}")
+    run = whole_run(in_memory(draw(*logs)), NAMES)
+    snapshot = run.snapshot(run.window(between=(0, 99)))
+    rows = {row["worker"]: (row["work_ns"], row["work_ratio"]) for row in stragglers(snapshot).to_pylist()}
+    assert rows == {0: (99, 99 / 59), 1: (19, 19 / 59)}
+    assert {row["worker"]: row["mean_ratio"] for row in skew(snapshot).to_pylist()} == {0: 1.6, 1: 0.4}
+    # Who is recorded for a moment is one of those that are compared.
+    run = whole_run(in_memory(draw(*logs, later)), NAMES)
+    judged = stragglers(run.snapshot(run.window(between=(0, 99)))).to_pylist()
+    assert [row["worker"] for row in judged] == [0, 1, 3]
+
+
 @pytest.mark.parametrize(("analysis", "parameters"), [(skew, SkewParameters), (stragglers, StragglersParameters)])
 def test_limits_below_one_mean_nothing(analysis: Any, parameters: Any) -> None:
     with pytest.raises(InvalidParameterError, match="at least 1"):

@@ -73,6 +73,21 @@ def test_nothing_is_spread_over_workers_that_run_something_else(heron: Pag) -> N
     assert not any(row["skewed"] for row in heron.skew().to_pylist())
 
 
+def test_who_is_waited_for_and_not_recorded_is_not_compared(tmp_path: Path) -> None:
+    rows = []
+    for worker, end in (("a", 100), ("b", 90)):
+        rows += [
+            {"worker": worker, "start": 0, "end": 40, "activity": "waiting"},
+            {"worker": worker, "start": 40, "end": end, "activity": "processing", "operator": "write"},
+            {"from": "source", "to": worker, "sent": 40, "received": 40},
+        ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pag = opened(tmp_path / "log.jsonl", tmp_path)
+    assert {row["worker"]: row["work_ratio"] for row in pag.stragglers().to_pylist()} == {0: 60 / 55, 1: 50 / 55}
+    text = plain(pag.why().text(top=50))
+    assert "waited 80 ns for it, 100% of all waiting. What it did meanwhile is not recorded." in text
+
+
 def test_names_stand_wherever_a_worker_is_named(flink: Pag) -> None:
     text = plain(flink.why().text(top=50))
     assert "data message from source-0 (worker 0) to window-0 (worker 2)" in text
