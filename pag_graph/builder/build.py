@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run, nothing_new
-from pag_graph.builder.commit import commit_finished, last_to_answer, nothing_more, small_tables
+from pag_graph.builder.commit import last_to_answer, nothing_more, prepare, small_tables
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import Finished, finish, finish_islands
 from pag_graph.builder.fold import fold
@@ -118,7 +118,7 @@ def build(
         opened.check_same()
         derived = partial(derive, base=base, answered=last_to_answer(built, opened))
         work = {"engine": engine.name, "seconds": round(time.monotonic() - began, 3)}
-        info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derived, work=work)
+        info, parts = prepare(target, plan, built, begin, forced, previous, work=work).publish(derived)
     before = {} if begin is None else begin.rows
     rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in info.tables}
     rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
@@ -24,7 +25,7 @@ from pag_graph.store.trace_files import written_sums
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pag_graph.builder.finish import Finished
@@ -133,7 +134,60 @@ def small_tables(trace: Trace) -> dict[str, pa.Table]:
     return {"operators": trace.operators, "channels": trace.channels, "workers": trace.workers}
 
 
-def commit_finished(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a commit will make visible: all of it is written, but for what is derived from it."""
+
+    target: Path
+    """Directory of the store."""
+    parts: Mapping[str, Sequence[PartFile]]
+    """Per table: files that are new in it."""
+    about: About
+    """What the commit says of itself."""
+    state: Mapping[str, Any] | None
+    """The file from which an append goes on; None where none can."""
+    swaps: Mapping[str, Swap]
+    """Files in the place of others."""
+    source: Mapping[str, Any]
+    """As for `pag_graph.store.commit.commit`."""
+
+    def publish(self, derive: Callable[[StoreInfo], Live | None]) -> tuple[StoreInfo, dict[str, Sequence[PartFile]]]:
+        """Derive what is to be committed beside the graph, and commit; may run beside the next step of a follower.
+
+        Parameters
+        ----------
+        derive
+            Makes what is committed beside the graph.
+
+        Returns
+        -------
+        info
+            The new state of the store.
+        parts
+            Per table: files that are new in it.
+
+        Raises
+        ------
+        StoreConflictError
+            If somebody else committed in between.
+        StoreError
+            If the file system refuses; nothing is visible then.
+        """
+        # `derive` compares files, so it sees swapped files as they were before.
+        live = derive(staged(self.target, self.parts, **self.about))
+        committed = commit(
+            self.target,
+            self.parts,
+            **self.about,
+            state=self.state,
+            live=live,
+            swaps=self.swaps,
+            source=self.source,
+        )
+        return committed, {**self.parts, **({} if live is None else live.parts)}
+
+
+def prepare(
     target: Path,
     plan: RunPlan,
     built: Finished,
@@ -141,12 +195,11 @@ def commit_finished(
     forced: pa.Table,
     previous: StoreInfo | None,
     *,
-    derive: Callable[[StoreInfo], Live | None],
     work: Mapping[str, Any],
     followed: bool = False,
     swaps: Mapping[str, Swap] | None = None,
-) -> tuple[StoreInfo, dict[str, list[PartFile]]]:
-    """Write the small tables and the state, and commit.
+) -> Prepared:
+    """Write the small tables and the state of what is to be committed.
 
     Parameters
     ----------
@@ -160,8 +213,6 @@ def commit_finished(
         Findings about the choice of the rules.
     previous
         The state that the store is in.
-    derive
-        Makes what is committed beside the graph.
     work
         What is to be remembered of the build itself: ``engine``, which ran its tasks, and ``seconds``, its duration up
         to the commit.
@@ -172,10 +223,13 @@ def commit_finished(
 
     Returns
     -------
-    info
-        The new state of the store.
-    parts
-        Per table: files that are new in it.
+    Prepared
+        Nobody sees it before it is published.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
     """
     keep, begin = begin is not None, begin or Saved()
     trace = plan.trace
@@ -220,11 +274,7 @@ def commit_finished(
     }
     # A follower commits several times a second, before the files of the trace are whole.
     source = {"trace": str(trace.path.absolute()), "files": {} if followed else written_sums(trace.path), **work}
-    # `derive` compares files, so it sees swapped files as they were before.
-    live = derive(staged(target, parts, **about))
-    derived_parts = {} if live is None else {name: list(files) for name, files in live.parts.items()}
-    committed = commit(target, parts, **about, state=state, live=live, swaps=swaps, source=source)
-    return committed, {**parts, **derived_parts}
+    return Prepared(target=target, parts=parts, about=about, state=state, swaps=swaps or {}, source=source)
 
 
 def commit_derived(base: StoreInfo, derive: Derive, held: Held = None) -> StoreInfo | None:

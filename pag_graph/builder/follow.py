@@ -6,7 +6,7 @@ and when to commit is for the caller to say.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run
-from pag_graph.builder.commit import commit_derived, commit_finished, commit_removal, last_to_answer, nothing_more
+from pag_graph.builder.commit import commit_derived, commit_removal, last_to_answer, nothing_more, prepare
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
@@ -33,11 +33,11 @@ from pag_graph.store.fresh import Fresh
 from pag_graph.store.retention import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
-    from pag_graph.builder.commit import Derive
+    from pag_graph.builder.commit import Derive, Prepared
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import SliceResult
     from pag_graph.builder.ongoing import Ongoing
@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from pag_graph.builder.sink import Sink
     from pag_graph.builder.state import RunState
     from pag_graph.store.compaction import Done
+    from pag_graph.store.contents import Live
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.log import TraceLog
+    from pag_graph.store.parts import PartFile
     from pag_graph.store.retention import Keep
     from pag_graph.store.trace import Trace
 
@@ -114,6 +116,51 @@ class ClosedEpoch(NamedTuple):
     """Events that carry its label."""
 
 
+@dataclass(kw_only=True)
+class PendingCommit:
+    """A commit of a follower that is prepared."""
+
+    prepared: Prepared
+    """What is written."""
+    derive: Callable[[StoreInfo], Live | None]
+    """Makes what is committed beside the graph."""
+    closed: Sequence[ClosedEpoch]
+    """Epochs that it closes, ascending."""
+    answered: tuple[int, ...]
+    """Epochs that are answered by it, ascending."""
+    anew: bool
+    """Whether nothing of the state before stays."""
+    fresh: Sequence[str]
+    """Files of which rows are kept in memory for `derive`, those of commits before included."""
+    _published: tuple[StoreInfo, Mapping[str, Sequence[PartFile]]] | None = None
+
+    @property
+    def published(self) -> tuple[StoreInfo, Mapping[str, Sequence[PartFile]]]:
+        """The state of the store that it made, and per table its files."""
+        if self._published is None:
+            message = "It is not published."
+            raise RuntimeError(message)
+        return self._published
+
+    def publish(self) -> StoreInfo:
+        """Commit; may run in a thread of its own, beside steps of the follower.
+
+        Returns
+        -------
+        StoreInfo
+            The new state of the store.
+
+        Raises
+        ------
+        StoreConflictError
+            If somebody else committed in between.
+        StoreError
+            If the file system refuses; nothing is visible then.
+        """
+        self._published = self.prepared.publish(self.derive)
+        return self._published[0]
+
+
 class Follower:
     """A run that is built while it goes on.
 
@@ -167,6 +214,7 @@ class Follower:
         self._run: Mapping[str, Any] | None = None
         if kept is not None:
             self._take(kept)
+            self._run = kept.run
         self._begin = None if kept is None else saved.load(kept)
         self._state: RunState = (self._begin or Saved()).state.copy()
         self._made: list[SliceResult] = []
@@ -177,8 +225,6 @@ class Follower:
         """What the run is doing, as of the last step."""
         self.answers = False
         """Whether the last step found epochs to be answered that no commit holds as such."""
-        self.answered: tuple[int, ...] = ()
-        """Epochs that are answered since the last commit, ascending."""
         self.scanned = 0
         """Rows that were read to look at them, those that were looked at again included."""
         self.decided = sum(self._state.rows.values())
@@ -293,7 +339,7 @@ class Follower:
         self.ongoing = ongoing(plan, folded, closed)
         return closed.epochs - begin.closed.epochs
 
-    def commit(self) -> tuple[StoreInfo, list[ClosedEpoch]]:
+    def commit(self) -> tuple[StoreInfo, Sequence[ClosedEpoch]]:
         """Commit what the last steps decided.
 
         Returns
@@ -310,6 +356,25 @@ class Follower:
         StoreError
             If the file system refuses; nothing is visible then.
         """
+        pending = self.prepare()
+        pending.publish()
+        return self.take(pending), pending.closed
+
+    def prepare(self) -> PendingCommit:
+        """Write what the last steps decided, so that it can be committed beside the next steps.
+
+        Returns
+        -------
+        PendingCommit
+            To be published, and then to be taken; until then nothing else may be committed.
+
+        Raises
+        ------
+        StoreConflictError
+            If an epoch that is committed would look different.
+        StoreError
+            If the file system refuses.
+        """
         plan, folded = self._steps()
         begin = self._begin
         folded = folded._replace(decided=self._made)
@@ -323,29 +388,52 @@ class Follower:
         _, forced = choose_rules(plan.trace, plan.rules)
         last = last_to_answer(built, plan.trace)
         pending = (epoch for epoch, _ in (begin or Saved()).answered.pending)
-        self.answered = tuple(epoch for epoch in (*pending, *(row.epoch for row in closed)) if epoch <= last)
-        derive = partial(self._derive, base=self._kept, answered=last, held=self._held)
         swaps = {} if begin is None else self._compaction.ready()
-        info, parts = commit_finished(
+        prepared = prepare(
             self._target,
             plan,
             built,
             begin,
             forced,
             self._previous,
-            derive=derive,
             work={"engine": "follow"},
             followed=True,
             swaps=swaps,
         )
+        pending_commit = PendingCommit(
+            prepared=prepared,
+            derive=partial(self._derive, base=self._kept, answered=last, held=self._held),
+            closed=closed,
+            answered=tuple(epoch for epoch in (*pending, *(row.epoch for row in closed)) if epoch <= last),
+            anew=begin is None,
+            fresh=self._fresh.files,
+        )
         # From here on as after a restart: what is not in the file is not in the state.
-        self._begin = saved.load(info)
-        self._compaction.committed(info, parts, swaps, anew=begin is None, last=self.complete)
+        self._begin = saved.read(self._target, prepared.state)
         self._state = (self._begin or Saved()).state.copy()
-        self._take(info)
-        self._fresh.committed()
+        self._run = prepared.about["run"]
         self._made, self._folded, self._held = [], None, None
-        return info, closed
+        return pending_commit
+
+    def take(self, pending: PendingCommit) -> StoreInfo:
+        """Go on from a commit that was published.
+
+        Parameters
+        ----------
+        pending
+            The commit.
+
+        Returns
+        -------
+        StoreInfo
+            The new state of the store.
+        """
+        info, parts = pending.published
+        swaps = pending.prepared.swaps
+        self._compaction.committed(info, parts, swaps, anew=pending.anew, last=self.complete)
+        self._take(info)
+        self._fresh.let_go(pending.fresh)
+        return info
 
     def remove(self, keep: Keep, *, exactly: bool = False) -> StoreInfo | None:
         """Remove what is older than what is kept, with a commit of its own.
@@ -425,7 +513,6 @@ class Follower:
     def _take(self, info: StoreInfo) -> None:
         """Go on from a state of the store, whose queries want to see what is written from now on."""
         self._kept = self._previous = replace(info, fresh=self._fresh)
-        self._run = info.run
         self._fresh.wanted = bool(info.live and info.live["queries"])
 
     def _steps(self) -> tuple[RunPlan, Folded]:

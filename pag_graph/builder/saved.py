@@ -29,6 +29,7 @@ from pag_graph.store.state_files import read_state_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -168,11 +169,36 @@ def load(info: StoreInfo) -> Saved | None:
         If the file is missing or damaged.
     FormatVersionError
         If another release wrote it in another form.
+    """
+    return read(info.path, info.state)
+
+
+def read(store: Path, state: Mapping[str, Any] | None) -> Saved | None:
+    """Read a state, which need not be committed.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    state
+        The file, as `pag_graph.store.state_files.write_state` returned it; None where there is none.
+
+    Returns
+    -------
+    Saved or None
+        None where there is none.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or damaged.
+    FormatVersionError
+        If another release wrote it in another form.
     """  # noqa: DOC501  (the constructor of an error is taken for one)
-    if info.state is None:
+    if state is None:
         return None
-    file = info.path / "epochs" / str(info.state.get("file"))
-    content = read_state_file(info.path, info.state)
+    file = store / "epochs" / str(state.get("file"))
+    content = read_state_file(store, state)
     try:
         saved_content = orjson.loads(content)
         version = saved_content["version"]

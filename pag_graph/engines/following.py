@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.builder.commit import Derive
-    from pag_graph.builder.follow import ClosedEpoch
+    from pag_graph.builder.follow import ClosedEpoch, PendingCommit
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.graph.following import Observer
     from pag_graph.model.enums import RuleSet
@@ -144,6 +145,14 @@ class FollowReport:
     """Why small files of the store could not become large ones the last time, if so: it only has more of them."""
 
 
+class _Pending(NamedTuple):
+    """A commit that another thread makes."""
+
+    commit: PendingCommit
+    told: Future[Committed]
+    """What observers were told of it, once they were."""
+
+
 class Following:
     """Follows a trace into a store.
 
@@ -216,6 +225,7 @@ class Following:
         self._derive, self._keep, self._memory = derive, keep or Keep(), memory_bytes
         self._feed = feed
         self._commits, self._closed_ns = 0, 0
+        self._pending: _Pending | None = None
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
         self._trouble: str | None = None
@@ -282,6 +292,8 @@ class Following:
                 settle_ns=self._settle_ns,
             )
             held.callback(follower.close)
+            # Queries of one commit are answered while the next rows are read; it is waited for before all else ends.
+            self._publisher = held.enter_context(ThreadPoolExecutor(1, thread_name_prefix="pag-commit"))
             yield from self._follow(
                 follower, Tail(self._source, follower.done, memory=self._memory, portion=self._portion)
             )
@@ -299,8 +311,11 @@ class Following:
                 self._say(follower, tail)
             ending = "stopped" if stopped else self._ending(tail, now - heard)
             if ending is not None:
+                yield from self._taken(follower, tail)
                 yield from self._last(follower, tail, ending)
                 return
+            if self._pending is not None and self._pending.told.done():
+                yield from self._taken(follower, tail)
             due = now - stepped >= self._every_s
             if new and (due or tail.full) and (log := tail.log()) is not None:
                 closed = follower.advance(tail.trace(), log)
@@ -312,12 +327,12 @@ class Following:
                 moved = now if closed else moved
                 late = follower.closed > 0 and now - committed >= COMMIT_AFTER_S
                 if due and (closed or follower.answers or tail.complete or (late and follower.pending)):
-                    yield self._commit(follower, tail)
-                    self._remove(follower)
+                    yield from self._taken(follower, tail)
+                    self._commit(follower, tail)
                     committed = time.monotonic()
-                    self._say(follower, tail)
             if now - max(moved, looked) >= HELD_EVERY_S:
                 looked = now
+                yield from self._taken(follower, tail)
                 if (held := self._held(follower, now - moved)) is not None:
                     yield held
             self._stop.wait(self._look_s)
@@ -363,7 +378,8 @@ class Following:
             self._closed_ns = time.time_ns()
             self._note(follower, tail)
             if show or closed or follower.answers or (follower.closed and follower.pending):
-                yield self._commit(follower, tail)
+                self._commit(follower, tail)
+                yield from self._taken(follower, tail)
         self._remove(follower, exactly=True)
         self._say(follower, tail)
         removed = follower.store and follower.store.removed
@@ -381,26 +397,44 @@ class Following:
             unjoined=follower.unjoined,
         )
 
-    def _commit(self, follower: Follower, tail: Tail) -> Committed:
-        info, closed = follower.commit()
-        committed = time.time_ns()
-        commit = Committed(
-            path=self._store,
-            version=info.versions["epochs"],
-            closed=tuple(row.epoch for row in closed),
-            answered=follower.answered,
-            complete=follower.complete,
-        )
-        self._tell_of(commit)
-        clocks, origin = info.run["clocks"], info.run["origin_unix_ns"]
-        at_commit = {"committed_ns": committed, "commit": commit.version}
-        self._unanswered += [self._timing(row, tail, clocks, origin) | at_commit for row in closed]
-        now, told = {"answered_ns": time.time_ns()}, set(commit.answered)
-        self._untimed += [row | now for row in self._unanswered if row["epoch"] in told]
-        self._unanswered = [row for row in self._unanswered if row["epoch"] not in told]
-        if self._beside(partial(add_timings, self._store / LIVE, self._untimed)):
-            self._untimed = []
-        return commit
+    def _commit(self, follower: Follower, tail: Tail) -> None:
+        """Begin to commit what the last steps decided, and to tell observers of it."""
+        pending = follower.prepare()
+        run = pending.prepared.about["run"]
+        timings = [self._timing(row, tail, run["clocks"], run["origin_unix_ns"]) for row in pending.closed]
+
+        def publish() -> Committed:
+            info = pending.publish()
+            at_commit = {"committed_ns": time.time_ns(), "commit": info.versions["epochs"]}
+            commit = self._tell_of(
+                Committed(
+                    path=self._store,
+                    version=info.versions["epochs"],
+                    closed=tuple(row.epoch for row in pending.closed),
+                    answered=pending.answered,
+                    complete=follower.complete,
+                )
+            )
+            self._unanswered += [row | at_commit for row in timings]
+            now, told = {"answered_ns": time.time_ns()}, set(commit.answered)
+            self._untimed += [row | now for row in self._unanswered if row["epoch"] in told]
+            self._unanswered = [row for row in self._unanswered if row["epoch"] not in told]
+            if self._beside(partial(add_timings, self._store / LIVE, self._untimed)):
+                self._untimed = []
+            return commit
+
+        self._pending = _Pending(pending, self._publisher.submit(publish))
+
+    def _taken(self, follower: Follower, tail: Tail) -> Iterator[Committed]:
+        """Wait for the commit that was begun, if one was, and go on from it."""
+        if self._pending is None:
+            return
+        pending, self._pending = self._pending, None
+        told = pending.told.result()
+        follower.take(pending.commit)
+        yield told
+        self._remove(follower)
+        self._say(follower, tail)
 
     def _remove(self, follower: Follower, *, exactly: bool = False) -> None:
         """Remove what is too old, and what nobody who reads the store needs after that."""

@@ -72,10 +72,24 @@ class Fresh:
         """
         return self._rows.get(part.path)
 
-    def committed(self) -> None:
-        """Let go of the oldest files, as far as there are many."""
-        while self._bytes() > _AFTERWARDS:
-            del self._rows[next(iter(self._rows))]
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of the files whose rows it keeps, the oldest first."""
+        return tuple(self._rows)
+
+    def let_go(self, files: Sequence[str]) -> None:
+        """Let go of the oldest of some files, as far as they are many.
+
+        Parameters
+        ----------
+        files
+            Paths of those that are committed, the oldest first.
+        """
+        kept_bytes = sum(int(self._rows[path].estimated_size()) for path in files)
+        for path in files:
+            if kept_bytes <= _AFTERWARDS:
+                return
+            kept_bytes -= int(self._rows.pop(path).estimated_size())
 
 
 def rows_of_files(folder: Path, parts: Sequence[PartFile], fresh: Fresh | None) -> pl.LazyFrame:
