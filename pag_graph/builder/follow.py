@@ -6,11 +6,9 @@ and when to commit is for the caller to say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run
@@ -20,6 +18,7 @@ from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
 from pag_graph.builder.frontier import SETTLE_NS, answered, closed_for_good
 from pag_graph.builder.ongoing import ongoing
+from pag_graph.builder.pending import ClosedEpoch, PendingCommit
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from pag_graph.builder.commit import Derive, Prepared
+    from pag_graph.builder.commit import Derive
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import SliceResult
     from pag_graph.builder.ongoing import Ongoing
@@ -45,10 +44,8 @@ if TYPE_CHECKING:
     from pag_graph.builder.sink import Sink
     from pag_graph.builder.state import RunState
     from pag_graph.store.compaction import Done
-    from pag_graph.store.contents import Live
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.log import TraceLog
-    from pag_graph.store.parts import PartFile
     from pag_graph.store.retention import Keep
     from pag_graph.store.trace import Trace
 
@@ -101,64 +98,6 @@ def clocks_are_unknown(trace: Trace, rules: RuleSet, parameters: RuleParameters 
     if not clocks_by_messages(trace, rules, parameters or RuleParameters()):
         return False
     return all(known[-1].t_max - known[0].t_min < CLOCKS_AFTER_NS for known in log.chunks.values())
-
-
-class ClosedEpoch(NamedTuple):
-    """An epoch that a commit closed."""
-
-    epoch: int
-    """Its number."""
-    end_ns: int
-    """When its window ends, from the run's origin."""
-    last_ns: int
-    """The same, or the last of its events, whichever is later."""
-    rows: int
-    """Events that carry its label."""
-
-
-@dataclass(kw_only=True)
-class PendingCommit:
-    """A commit of a follower that is prepared."""
-
-    prepared: Prepared
-    """What is written."""
-    derive: Callable[[StoreInfo], Live | None]
-    """Makes what is committed beside the graph."""
-    closed: Sequence[ClosedEpoch]
-    """Epochs that it closes, ascending."""
-    answered: tuple[int, ...]
-    """Epochs that are answered by it, ascending."""
-    anew: bool
-    """Whether nothing of the state before stays."""
-    fresh: Sequence[str]
-    """Files of which rows are kept in memory for `derive`, those of commits before included."""
-    _published: tuple[StoreInfo, Mapping[str, Sequence[PartFile]]] | None = None
-
-    @property
-    def published(self) -> tuple[StoreInfo, Mapping[str, Sequence[PartFile]]]:
-        """The state of the store that it made, and per table its files."""
-        if self._published is None:
-            message = "It is not published."
-            raise RuntimeError(message)
-        return self._published
-
-    def publish(self) -> StoreInfo:
-        """Commit; may run in a thread of its own, beside steps of the follower.
-
-        Returns
-        -------
-        StoreInfo
-            The new state of the store.
-
-        Raises
-        ------
-        StoreConflictError
-            If somebody else committed in between.
-        StoreError
-            If the file system refuses; nothing is visible then.
-        """
-        self._published = self.prepared.publish(self.derive)
-        return self._published[0]
 
 
 class Follower:
@@ -379,12 +318,7 @@ class Follower:
         begin = self._begin
         folded = folded._replace(decided=self._made)
         built = finish(plan, begin or Saved(), self._kept, folded, self._settle_ns)
-        rows = pa.concat_tables([built.epochs, built.open_epochs]).to_pylist()
-        closed = [
-            ClosedEpoch(row["epoch"], row["end_ns"], max(row["end_ns"], row["exit_ns"] or 0), row["events"])
-            for row in sorted(rows, key=lambda row: row["epoch"])
-            if row["epoch"] <= built.last_closed
-        ]
+        closed = ClosedEpoch.of(built)
         _, forced = choose_rules(plan.trace, plan.rules)
         last = last_to_answer(built, plan.trace)
         pending = (epoch for epoch, _ in (begin or Saved()).answered.pending)

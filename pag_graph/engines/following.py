@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.builder.commit import Derive
-    from pag_graph.builder.follow import ClosedEpoch, PendingCommit
     from pag_graph.builder.ongoing import Ongoing
+    from pag_graph.builder.pending import ClosedEpoch, PendingCommit
     from pag_graph.graph.following import Observer
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters

@@ -50,6 +50,6 @@ class Observer(Protocol):
 
         Notes
         -----
-        The next commit waits until this returns.
+        The next commit waits until this returns; meanwhile another thread reads what comes next.
         """
         ...

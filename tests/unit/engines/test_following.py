@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pag_graph.engines.following import Progress
     from pag_graph.graph.following import Committed
 
 
@@ -87,6 +88,53 @@ def test_epochs_are_committed_as_they_close(tmp_path: Path) -> None:
     assert seen == [((0,), False), ((1,), False), ((2, 3, 4), False), ((5, 6, 7), True)]
     assert run.report.complete
     assert (run.report.ending, run.report.closed, run.report.commits) == ("complete", 8, 4)
+    assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_rows_are_read_while_queries_are_answered(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    events_read, has_read_on = set(), Event()
+
+    def tell(progress: Progress) -> None:
+        events_read.add(progress.events)
+        if len(events_read - {0}) > 1:
+            has_read_on.set()
+
+    def derive(*_: object, **__: object) -> None:
+        assert has_read_on.wait(60)
+
+    steps = [*(lambda epoch=epoch: growing.write_until(epoch) for epoch in (2, 4)), growing.finish]
+    run = following(growing, tmp_path / "store", *steps, derive=derive, tell=tell)
+    commits = list(run.commits())
+    assert [epoch for commit in commits for epoch in commit.closed] == list(range(8))
+    assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_whoever_cannot_be_told_ends_the_follower_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    steps = [*(lambda epoch=epoch: growing.write_until(epoch) for epoch in (2, 4)), growing.finish]
+
+    class Refusing:
+        def committed(self, commit: Committed) -> None:
+            message = f"It does not want to know of {commit.closed}."
+            raise LookupError(message)
+
+    with pytest.raises(LookupError, match=r"\(0, 1\)"):
+        list(following(growing, tmp_path / "store", *steps, observers=[Refusing()]).commits())
+    assert open_store(tmp_path / "store").closed_epochs == 2
+    growing.finish()
+    assert following(growing, tmp_path / "store").run().complete
+    assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_who_looks_at_no_more_commits_ends_the_follower(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    steps = [*(lambda epoch=epoch: growing.write_until(epoch) for epoch in (2, 4)), growing.finish]
+    commits = following(growing, tmp_path / "store", *steps).commits()
+    assert next(commits).closed == (0, 1)
+    commits.close()
+    growing.finish()
+    assert following(growing, tmp_path / "store").run().complete
     assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
 
 
