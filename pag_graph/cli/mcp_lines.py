@@ -1,16 +1,24 @@
-"""Lines that are no message of the Model Context Protocol are answered with an error, as JSON-RPC wants it."""
+"""Lines that the package `mcp` says nothing to are answered, as JSON-RPC wants it.
+
+These are lines that are no message, and requests whose id is null or a fraction: JSON-RPC allows such ids. The Model
+Context Protocol does not, and the package takes such a request for a notification.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import anyio
 from mcp.server import MCPServer
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
@@ -38,28 +46,96 @@ class AnsweringServer(MCPServer[Any]):
             If nobody reads the answers any more.
         """
         try:
-            async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as tasks:
+            lines = _Lines()
+            async with stdio_server(lines) as (incoming, outgoing), anyio.create_task_group() as tasks:
                 sound, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-                tasks.start_soon(_pass_on, incoming, sound, outgoing)
+                answers, answered = anyio.create_memory_object_stream[SessionMessage](0)
+                tasks.start_soon(_pass_on, incoming, sound, answers.clone())
+                tasks.start_soon(_answer, answered, outgoing, lines)
                 server = self._lowlevel_server
-                await server.run(messages, outgoing, server.create_initialization_options())
+                await server.run(messages, answers, server.create_initialization_options())
         except BaseExceptionGroup as group:
             if group.split(BrokenPipeError)[1] is None:
                 raise BrokenPipeError from group
             raise
 
 
+class _Answer(JSONRPCResponse):
+    """An answer to a request with any id."""
+
+    id: Any
+
+
+class _RefusalError(JSONRPCError):
+    """An error about a request with any id."""
+
+    id: Any
+
+
+class _Lines(anyio.AsyncFile[str]):
+    """Standard input, in which requests with ids that the package does not know have others that it does."""
+
+    def __init__(self) -> None:
+        # As the package does it: whatever else reads standard input finds nothing, and does not take lines away.
+        wire = os.fdopen(os.dup(0), "rb", closefd=False)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        super().__init__(TextIOWrapper(wire, encoding="utf-8", errors="replace"))
+        self._stated: dict[str, float | None] = {}
+
+    async def readline(self) -> str:
+        """Return the next line, empty at the end.
+
+        Returns
+        -------
+        str
+            With an id in place of null or a fraction. A request whose id is neither text, number nor null is none.
+        """
+        line = await super().readline()
+        asked = _leniently(line)
+        if not isinstance(asked, dict) or not asked.keys() >= {"id", "method"} or _known(asked["id"]):
+            return line
+        number = asked["id"]
+        if number is not None and not (isinstance(number, float) and math.isfinite(number)):
+            return "[]\n"
+        stand_in = uuid4().hex
+        self._stated[stand_in] = number
+        return json.dumps({**asked, "id": stand_in}) + "\n"
+
+    def restated(self, item: SessionMessage) -> SessionMessage:
+        """Return a message with the id that the line had.
+
+        Parameters
+        ----------
+        item
+            Goes out.
+        """
+        answer = item.message
+        if not isinstance(answer, JSONRPCResponse | JSONRPCError) or answer.id not in self._stated:
+            return item
+        kind = _Answer if isinstance(answer, JSONRPCResponse) else _RefusalError
+        fields = {name: getattr(answer, name) for name in answer.model_fields_set}
+        return SessionMessage(kind(**{**fields, "id": self._stated.pop(str(answer.id))}), item.metadata)
+
+
+async def _answer(answered: AsyncIterable[SessionMessage], outgoing: Any, lines: _Lines) -> None:
+    async with outgoing:
+        async for item in answered:
+            await outgoing.send(lines.restated(item))
+
+
 async def _pass_on(
     incoming: AsyncIterable[SessionMessage | Exception],
     sound: ObjectSendStream[SessionMessage | Exception],
-    outgoing: Any,
+    answers: ObjectSendStream[SessionMessage],
 ) -> None:
-    async with sound:
+    async with sound, answers:
         async for item in incoming:
             if not isinstance(item, ValidationError):
                 await sound.send(item)
             elif (answer := refusal(item)) is not None:
-                await outgoing.send(SessionMessage(answer))
+                await answers.send(SessionMessage(answer))
 
 
 def refusal(error: ValidationError) -> JSONRPCError | None:
@@ -113,4 +189,9 @@ def _id_of(stated: Any) -> int | str | None:
     number = stated.get("id") if isinstance(stated, dict) else None
     if isinstance(number, str):
         return number if _HALF.search(number) is None else None
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
+    return number if _known(number) else None
+
+
+def _known(number: Any) -> bool:
+    """Say whether the package knows ids like this one."""
+    return isinstance(number, int | str) and not isinstance(number, bool)

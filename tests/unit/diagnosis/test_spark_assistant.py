@@ -207,7 +207,7 @@ def test_a_client_of_the_protocol_gets_the_answers(logs: LogFolder) -> None:
     assert "Take a name from the list of logs" in bad.content[0].text
 
 
-REFUSED: list[tuple[bytes, int | str | None, int]] = [
+REFUSED: list[tuple[bytes, float | str | None, int]] = [
     (
         rb'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"why","arguments":{"log":"\ud800"}}}',
         2,
@@ -223,6 +223,11 @@ REFUSED: list[tuple[bytes, int | str | None, int]] = [
     (b'{"jsonrpc":"1.0","id":"x","method":"ping"}', "x", -32600),
     (b'{"jsonrpc":"2.0","id":12,"method":5}', 12, -32600),
     (b'{"jsonrpc":"2.0","id":13,"method":"ping","params":[1]}', 13, -32600),
+    (b'{"jsonrpc":"2.0","id":13.5,"method":"ping","params":[1]}', 13.5, -32600),
+    (rb'{"jsonrpc":"2.0","id":14.5,"method":"\ud800"}', 14.5, -32700),
+    (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', None, -32600),
+    (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', None, -32600),
+    (b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', None, -32600),
 ]
 
 
@@ -253,6 +258,14 @@ def test_a_server_whose_answers_nobody_reads_ends_quietly(line: bytes) -> None:
             server.kill()
 
 
+ANSWERED: list[tuple[bytes, float | None]] = [
+    (b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}', None),
+    (b'{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}', 1.5),
+    (b'{"jsonrpc":"2.0","id":-0.25,"method":"ping"}', -0.25),
+]
+"""Requests with ids that the Model Context Protocol does not have, and JSON-RPC does."""
+
+
 def test_lines_that_are_no_message_are_answered() -> None:
     """The server said nothing, and who had asked waited for ever."""
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
@@ -260,7 +273,7 @@ def test_lines_that_are_no_message_are_answered() -> None:
     first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
     begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     last = {"jsonrpc": "2.0", "id": "last", "method": "tools/list"}
-    lines = [json.dumps(first).encode(), json.dumps(begun).encode(), b"", *(line for line, _, _ in REFUSED)]
+    lines = [json.dumps(first).encode(), json.dumps(begun).encode(), b"", *(line for line, *_ in REFUSED + ANSWERED)]
 
     async def talk() -> list[dict[str, Any]]:
         command = ["-c", "from pag_graph.cli.app import main; main()", "mcp", "--root", str(LOGS)]
@@ -272,7 +285,7 @@ def test_lines_that_are_no_message_are_answered() -> None:
         assert server.stdout is not None
         try:
             server.stdin.write(b"\n".join([*lines, json.dumps(last).encode(), b""]))
-            answers = [json.loads(await server.stdout.readline()) for _ in range(len(REFUSED) + 2)]
+            answers = [json.loads(await server.stdout.readline()) for _ in range(len(REFUSED) + len(ANSWERED) + 2)]
             server.stdin.close()
             assert await server.stdout.read() == b""
             assert await server.wait() == 0
@@ -285,4 +298,6 @@ def test_lines_that_are_no_message_are_answered() -> None:
     answers = asyncio.run(asyncio.wait_for(talk(), 60))
     by_id = [(answer["id"], answer["error"]["code"]) for answer in answers if "error" in answer]
     assert by_id == [(number, code) for _, number, code in REFUSED]
-    assert {answer["id"] for answer in answers if "result" in answer} == {1, "last"}
+    results = {json.dumps(answer["id"]): answer["result"] for answer in answers if "result" in answer}
+    assert results.keys() == {json.dumps(number) for number in (1, "last", *(number for _, number in ANSWERED))}
+    assert results["null"] == results["1.5"] == results['"last"']
