@@ -206,7 +206,7 @@ def test_errors_that_quote_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(app, "app", fail)
+    monkeypatch.setattr(app, "only_called", lambda *_: fail)
     with pytest.raises(SystemExit):
         app.main()
     said = capsys.readouterr().err
