@@ -3,10 +3,10 @@
 // param epoch: number of the epoch
 // param above number = 1.5: a worker stands out if it worked more than this many times the median
 // returns: one row per worker that is there and not unknown all the time, most work first: worker, work_ns, waiting_ns,
-//   records (read), ns_per_record (null where none was read), work_ratio (work_ns over the median of these workers,
-//   whatever they run), records_ratio (likewise), others_waited_ns (waits of others that its messages ended), verdict:
-//   `data` where it worked above the median for that many more records, `speed` where it did so without, null for
-//   others. All inside the window.
+//   records (read; null where nobody counts them), ns_per_record (null where none was read), work_ratio (work_ns over
+//   the median of these workers, whatever they run), records_ratio (likewise), others_waited_ns (waits of others that
+//   its messages ended), verdict: `data` where it worked above the median for that many more records, `speed` where it
+//   did so without, or nobody counts them, null for others. All inside the window.
 // example: skewed --epoch 4
 //   worker | work_ns | waiting_ns | records | ns_per_record | work_ratio | records_ratio | others_waited_ns | verdict
 //   0      | 3890572 | 0          | 33696   | 115.5         | 9.432      | 16.848        | 7939883          | data
@@ -34,22 +34,32 @@ MATCH (begin)-[activity:!DATA_MESSAGE&!PROGRESS_MESSAGE&!CONTROL_MESSAGE&!SPAWN]
 OPTIONAL MATCH (end)<-[:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
 WHERE type(activity) = 'WAITING'
 WITH at.worker AS worker, sender.worker AS by_worker, type(activity) AS type,
-     CASE WHEN end.t_ns <= closes_ns AND end.t_ns > opens_ns THEN coalesce(activity.records, 0) ELSE 0 END AS records,
+     CASE WHEN end.t_ns <= closes_ns AND end.t_ns > opens_ns THEN activity.records END AS records,
+     end.t_ns <= closes_ns AND end.t_ns > opens_ns
+       AND EXISTS { (end)<-[message:DATA_MESSAGE]-() WHERE message.records IS NULL } AS is_uncounted,
      CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END
      - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS inside_ns
 WITH worker, by_worker,
      sum(CASE WHEN type IN ['WAITING', 'IDLE', 'SPINNING', 'INPUT_WAIT', 'UNKNOWN'] THEN 0 ELSE inside_ns END) AS work_ns,
      sum(CASE WHEN type = 'WAITING' THEN inside_ns ELSE 0 END) AS waiting_ns,
      sum(records) AS records,
+     count(records) AS telling,
+     sum(CASE WHEN is_uncounted THEN 1 ELSE 0 END) AS unknown_reads,
      sum(inside_ns) AS inside_ns,
      sum(CASE WHEN type = 'UNKNOWN' THEN inside_ns ELSE 0 END) AS unknown_ns
 WITH collect({worker: worker, by_worker: by_worker, work_ns: work_ns, waiting_ns: waiting_ns, records: records,
-     inside_ns: inside_ns, unknown_ns: unknown_ns}) AS parts
+     telling: telling, unknown_reads: unknown_reads, inside_ns: inside_ns, unknown_ns: unknown_ns}) AS parts
 UNWIND parts AS part
 WITH parts, part.worker AS worker, sum(part.work_ns) AS work_ns, sum(part.waiting_ns) AS waiting_ns,
-     sum(part.records) AS records, sum(part.inside_ns) AS inside_ns, sum(part.unknown_ns) AS unknown_ns
+     sum(part.records) AS records, sum(part.telling) AS telling, sum(part.unknown_reads) AS unknown_reads,
+     sum(part.inside_ns) AS inside_ns, sum(part.unknown_ns) AS unknown_ns
 WHERE unknown_ns < inside_ns OR unknown_ns = 0
-WITH parts, collect({worker: worker, work_ns: work_ns, waiting_ns: waiting_ns, records: records}) AS workers
+WITH parts, collect({worker: worker, work_ns: work_ns, waiting_ns: waiting_ns, records: records, telling: telling,
+     unknown_reads: unknown_reads}) AS found
+WITH parts, found, any(each IN found WHERE each.telling > 0) AS is_counted
+// Who tells nothing has read nothing, if others tell, and no message says otherwise.
+WITH parts, [each IN found | {worker: each.worker, work_ns: each.work_ns, waiting_ns: each.waiting_ns,
+     records: CASE WHEN each.telling > 0 OR is_counted AND each.unknown_reads = 0 THEN each.records END}] AS workers
 UNWIND workers AS each
 WITH parts, workers, percentileCont(each.work_ns, 0.5) AS work_median, percentileCont(each.records, 0.5) AS records_median
 UNWIND workers AS each

@@ -95,6 +95,25 @@ def delivered_ns(run: Run) -> pl.Expr:
     return pl.col("duration_ns") + after_arrival.otherwise(0).fill_null(0)
 
 
+def known_records(rows: str) -> pl.Expr:
+    """Return how many records rows hold together, or null if unknown (`docs/model.md`, what numbers are called).
+
+    Of messages every one has to tell how many it holds. Of activities one is enough: most have no records to tell of.
+
+    Parameters
+    ----------
+    rows
+        Column with the number of rows that were added up.
+
+    Returns
+    -------
+    Expr
+        Int64; needs ``type``, ``records``, the sum over those that tell, and ``telling``, how many these are.
+    """
+    enough = pl.when(IS_MESSAGE).then(pl.col("telling") == pl.col(rows)).otherwise(pl.col("telling") > 0)
+    return pl.when(enough).then("records")
+
+
 def share_of(part: str, whole: pl.Expr) -> pl.Expr:
     """Return a column as a share of the whole of its window.
 

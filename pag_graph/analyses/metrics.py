@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import narwhals.stable.v2 as nw
 
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.view import count_rows, delivered_ns, worker_of
+from pag_graph.analyses.expressions import known_records
+from pag_graph.analyses.view import count_rows, delivered_ns, records_told, worker_of
 from pag_graph.model.tables import METRICS
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def metrics(view: View) -> pl.DataFrame:
     Notes
     -----
     The definition is that of ST2, 5.1.2. Under the rule set `st2` the numbers are those that SnailTrail 2 writes to
-    ``metrics.csv``, where a message that arrives before it was sent takes no time. O(edges).
+    ``metrics.csv``, but for records that nobody counts, which are 0 there. A message that arrives before it was sent
+    takes no time. O(edges).
     """
     took = nw.col("duration_ns")
     edges = view.labelled("records", "read", "receive_buffer_ns").with_columns(
@@ -48,8 +50,9 @@ def metrics(view: View) -> pl.DataFrame:
         duration_ns=took if view.run.aligned else nw.max_horizontal(took, nw.lit(0)),
         delivered_ns=delivered_ns(view.run),
     )
-    sums = nw.col("duration_ns", "delivered_ns", "records").sum()
-    return view.collect(edges.group_by(_KEYS).agg(sums, count_rows().alias("activities"))).sort(_KEYS)
+    times = nw.col("duration_ns", "delivered_ns").sum()
+    sums = edges.group_by(_KEYS).agg(times, *records_told(), count_rows().alias("activities"))
+    return view.collect(sums).with_columns(records=known_records("activities")).sort(_KEYS)
 
 
 ANALYSIS: TableAnalysis[None] = TableAnalysis(

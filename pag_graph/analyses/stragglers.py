@@ -16,7 +16,7 @@ from pag_graph.analyses.blame import blame
 from pag_graph.analyses.critical_path import path_steps
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, WAITING, peers_there
-from pag_graph.analyses.view import where
+from pag_graph.analyses.view import count_rows, where, worker_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
 from pag_graph.model.enums import ActivityType
@@ -25,6 +25,7 @@ from pag_graph.model.tables import STRAGGLERS
 if TYPE_CHECKING:
     from pag_graph.analyses.view import View
 
+_DATA = str(ActivityType.DATA_MESSAGE)
 _NO_WORK = [WAITING, UNKNOWN, *(str(k) for k in (ActivityType.IDLE, ActivityType.INPUT_WAIT, ActivityType.SPINNING))]
 
 
@@ -65,7 +66,10 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     time in the window is `unknown`: nobody can say that they had nothing to do. A straggler works more than `above`
     times their median, and waiting is charged to it (see `blame`). If it also read more than `above` times the median's
     records, the cause is `data`. Otherwise the worker, or its machine, takes longer for the same work, and the cause is
-    `speed`. If no records are known, the two cannot be told apart, and the cause is `speed`.
+    `speed`. If its records are not known, the two cannot be told apart, and the cause is `speed`.
+
+    Records are those that a worker's activities tell. If none of them tells, nothing was read if those of others in the
+    window do, unless the worker read a data message of which nobody says how much it holds; else they are not known.
 
     The median of an even number of workers is the mean of the middle two. Messages of a worker to itself cost nothing
     here. The cost is that of `blame`.
@@ -73,31 +77,39 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     if parameters.above < 1:
         message = f"above is {parameters.above}, and must be at least 1."
         raise InvalidParameterError(message, "stragglers(above=1.5)")
-    key = ["window", "worker"]
+    key, ended = ["window", "worker"], view.ends_inside
     local = view.collect(
         view.local.filter(view.shows_worker)
         .select(
             *key,
             work_ns=where(~nw.col("type").is_in(_NO_WORK), "inside_ns"),
             waiting_ns=where(nw.col("type") == WAITING, "inside_ns"),
-            records=where(view.ends_inside, "records"),
+            records=where(ended, "records"),
+            telling=(ended & ~nw.col("records").is_null()).cast(nw.Int64),
             inside_ns=nw.col("inside_ns"),
             unknown_ns=where(nw.col("type") == UNKNOWN, "inside_ns"),
         )
         .group_by(key)
-        .agg(nw.col("work_ns", "waiting_ns", "records", "inside_ns", "unknown_ns").sum())
+        .agg(nw.col("work_ns", "waiting_ns", "records", "telling", "inside_ns", "unknown_ns").sum())
+    )
+    uncounted = view.edges.filter((nw.col("type") == _DATA) & nw.col("records").is_null(), ended)
+    unknown_reads = view.collect(
+        uncounted.with_columns(worker=worker_of("dst")).group_by(key).agg(count_rows().alias("unknown_reads"))
     )
     on_path = path_steps(view).filter(~IS_MESSAGE).group_by(key).agg(path_ns=pl.col("duration_ns").sum())
     charged = blame(view).filter(pl.col("by_worker") == pl.col("to_worker"))
     blamed = charged.group_by("window", worker="by_worker").agg(blamed_ns=pl.col("blamed_ns").sum())
     joined = peers_there(view, local)
-    for counted in (local, on_path, blamed):
+    for counted in (local, unknown_reads, on_path, blamed):
         joined = joined.join(counted, on=key, how="left")
-    counts = ["work_ns", "waiting_ns", "records", "path_ns", "blamed_ns"]
+    counts = ["work_ns", "waiting_ns", "records", "unknown_reads", "path_ns", "blamed_ns"]
+    # Who tells nothing has read nothing, if others tell, and no message says otherwise.
+    nothing_read = (pl.col("unknown_reads") == 0) & (pl.col("telling") > 0).any().over("window")
     work_median, records_median = (pl.col(name).median().over("window", "group") for name in ("work_ns", "records"))
     data_or_speed = pl.when(pl.col("more")).then(pl.lit("data")).otherwise(pl.lit("speed"))
     return (
         joined.with_columns(pl.col(counts).fill_null(0))
+        .with_columns(records=pl.when((pl.col("telling") > 0) | nothing_read).then("records"))
         .with_columns(
             ns_per_record=pl.when(pl.col("records") > 0).then(pl.col("work_ns") / pl.col("records")),
             work_ratio=pl.when(work_median > 0).then(pl.col("work_ns") / work_median),

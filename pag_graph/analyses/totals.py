@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.analyses.definition import P, Standing, TableAnalysis
+from pag_graph.analyses.expressions import known_records
 from pag_graph.analyses.metrics import metrics
 from pag_graph.analyses.view import View
 from pag_graph.model.tables import METRICS
@@ -32,7 +33,7 @@ class SumAnalysis(TableAnalysis[P]):
     """Sums over windows: its function makes rows of each, and those with equal keys are added up."""
 
     keys: tuple[str, ...]
-    """Columns by which rows are added up; all others are numbers."""
+    """Columns by which rows are added up, with ``type``; all others are numbers, with ``records`` (`known_records`)."""
 
     def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
         """Return the sums over all windows of epochs up to one.
@@ -107,7 +108,9 @@ class SumAnalysis(TableAnalysis[P]):
         parts = [pl.DataFrame(pl.from_arrow(self.table(view, parameters))) for view in views]
         nothing = pl.DataFrame(pl.from_arrow(self.schema.empty_table()))
         rows = pl.concat([nothing, *before, *(part.select(self.schema.names) for part in parts)])
-        return rows.group_by(self.keys).agg(pl.exclude(self.keys).sum()).sort(self.keys).select(self.schema.names)
+        told = {"telling": pl.col("records").count(), "rows": pl.len()}
+        sums = rows.group_by(self.keys).agg(pl.exclude(self.keys).sum(), **told)
+        return sums.with_columns(records=known_records("rows")).sort(self.keys).select(self.schema.names)
 
 
 def totals(view: View) -> pl.DataFrame:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import narwhals.stable.v2 as nw
-import polars as pl
-
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.view import count_rows
+from pag_graph.analyses.expressions import known_records
+from pag_graph.analyses.view import count_rows, records_told
 from pag_graph.model.tables import TRAFFIC
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from pag_graph.analyses.view import View
 
 
@@ -29,10 +29,8 @@ def traffic(view: View) -> pl.DataFrame:
         Rows of `TRAFFIC`; a message counts where it was sent. O(messages).
     """
     keys = ["from_worker", "to_worker", "type", "channel"]
-    sums = view.sent.group_by("window", *keys).agg(
-        count_rows().alias("messages"), nw.col("records").sum(), known=nw.col("records").count().cast(nw.Int64)
-    )
-    rows = view.collect(sums).with_columns(records=pl.when(pl.col("known") == pl.col("messages")).then("records"))
+    sums = view.sent.group_by("window", *keys).agg(count_rows().alias("messages"), *records_told())
+    rows = view.collect(sums).with_columns(records=known_records("messages"))
     return rows.sort("window", "records", *keys, descending=[False, True, *[False] * 4], nulls_last=True)
 
 

@@ -447,6 +447,18 @@ def count_rows() -> nw.Expr:
     return nw.len().cast(nw.Int64)
 
 
+def records_told() -> tuple[nw.Expr, nw.Expr]:
+    """Add up the records of a group.
+
+    Returns
+    -------
+    tuple of Expr
+        ``records``, the sum over the rows that tell, and ``telling``, how many these are: `known_records` needs both.
+    """
+    records = nw.col("records")
+    return records.sum(), records.count().cast(nw.Int64).alias("telling")
+
+
 def where(condition: nw.Expr, value: str) -> nw.Expr:
     """Return a column where a condition holds, and 0 elsewhere and for null.
 

@@ -405,7 +405,12 @@ METRICS = pa.schema(
         _column("activities", _I64, "number of edges"),
         _column("duration_ns", _I64, "their time; negative times count as they are, but as 0 under the rule set st2"),
         _column("delivered_ns", _I64, "the same, with messages from send to read instead of from send to arrival"),
-        _column("records", _I64, "records in messages, or read in activations"),
+        _column(
+            "records",
+            _I64,
+            "records in messages, null where one does not tell; or read in activations, null where none tells",
+            null=True,
+        ),
     ]
 )
 """One row per epoch, worker or pair of workers, and type."""
@@ -558,8 +563,8 @@ STRAGGLERS = pa.schema(
         _column("waiting_ns", _I64, "time that it waited"),
         _column("path_ns", _I64, "time on the critical path"),
         _column("blamed_ns", _I64, "waiting of others that is charged to it"),
-        _column("records", _I64, "records that it read"),
-        _column("ns_per_record", _F64, "work per record; null where none was read", null=True),
+        _column("records", _I64, "records that it read; null where nobody counts them", null=True),
+        _column("ns_per_record", _F64, "work per record; null where none was read, or nobody counts them", null=True),
         _column(
             "work_ratio", _F64, "work_ns over the median of all workers there that run the same; null if 0", null=True
         ),

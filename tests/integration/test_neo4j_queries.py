@@ -177,7 +177,7 @@ def test_engine_and_cypher_agree_in_every_window(driver: neo4j.Driver, runs: dic
         assert hop_rows(ask(driver, run, "analyses/k_hops", epoch=epoch, k=k)) == hop_rows(hops)
         found = ask(driver, run, "analyses/metrics", epoch=epoch)
         assert all(row.pop("missing") == 0 for row in found)
-        assert found == [{**row, "records": row["records"] or 0} for row in metrics(snapshot).to_pylist()]
+        assert found == metrics(snapshot).to_pylist()
 
 
 def hop_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -731,6 +731,25 @@ def test_workers_of_which_nothing_is_recorded_are_not_judged(alone: neo4j.Driver
         assert judged.keys() == workers
         rows = stragglers(run.snapshot(run.window(epoch=epoch))).to_pylist()
         assert judged == {row["worker"]: pytest.approx(row["work_ratio"], abs=0.001) for row in rows}
+
+
+def test_records_that_nobody_counts_are_not_called_none(alone: neo4j.Driver, tmp_path: Path) -> None:
+    sender = "10 send 3>1 #0 *4 | 20 send 3>2 #0 | 25 send 3>1 #1 | 90 end | 100 send 3>1 #2 | 190 end"
+    reads = (
+        "30 start 1 | 50 recv 3<0 #0 *4 | 60 recv 3<0 #1 | 80 stop 1 | 90 end | 110 start 1 | 120 recv 3<0 #2 | 190 end"
+    )
+    others = "30 start 1 | 50 recv 3<0 #0 | 70 stop 1 | 90 end | 190 end", "80 start 1 | 85 stop 1 | 90 end | 190 end"
+    draw(sender, reads, *others).write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    run = api.open(tmp_path / "store").run
+    load(run, alone)
+    held_up_as_stragglers_say(alone, run)
+    for epoch, snapshot in snapshots(run):
+        found = ask(alone, run, "analyses/metrics", epoch=epoch)
+        assert [row["records"] for row in found] == metrics(snapshot)["records"].to_pylist()
+    judged = [ask(alone, run, "root_cause/skew_or_slow", epoch=epoch) for epoch in range(2)]
+    told = [{row["worker"]: row["records"] for row in rows} for rows in judged]
+    assert told == [{0: 0, 1: 4, 2: None, 3: 0}, dict.fromkeys(range(4))]
 
 
 def test_an_epoch_that_is_hidden_has_no_answer(alone: neo4j.Driver, runs: dict[str, Run]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pag_graph.analyses import find_analysis
 from pag_graph.testing.traces import draw
 
@@ -16,6 +18,7 @@ matrix = find_analysis("matrix")
 traffic = find_analysis("traffic")
 why = find_analysis("why")
 metrics = find_analysis("metrics")
+stragglers = find_analysis("stragglers")
 
 
 # Worker 0 works for worker 1, then worker 1 for worker 0; the end of the epoch is worker 0's.
@@ -32,12 +35,12 @@ def test_counts_times_and_records(in_memory: Fixture, whole_run: Fixture) -> Non
     found = {(row["from_worker"], row["to_worker"], row["type"]): tuple(row.values())[4:] for row in rows}
     assert found[0, 0, "processing"] == (4, 36, 36, 2)
     assert found[1, 1, "processing"] == (3, 36, 36, 5)
-    assert found[0, 0, "waiting"] == (1, 30, 30, 0)
+    assert found[0, 0, "waiting"] == (1, 30, 30, None)
     # The edge ends when the message arrives, at once; it is read at 37, 7 after it was sent.
     assert found[0, 1, "data_message"] == (1, 0, 7, 5)
     assert found[1, 0, "data_message"] == (1, 0, 16, 2)
     # Whole edges of the epoch, also where the round ends before them: worker 1 goes on until 110.
-    assert found[1, 1, "idle"] == (1, 30, 30, 0)
+    assert found[1, 1, "idle"] == (1, 30, 30, None)
 
 
 def test_a_free_window_counts_what_ends_in_it(in_memory: Fixture, whole_run: Fixture) -> None:
@@ -77,6 +80,28 @@ def test_records_that_nobody_counts_are_not_called_none(in_memory: Fixture, whol
     assert {row["records_share"] for row in rows.values()} == {None}
     assert [(row["channel"], row["records"]) for row in traffic(snapshot).to_pylist()] == [(5, 2), (3, None)]
     assert "records 0 -> 2 (2), 0 -> 1 (not counted, 2 messages)" in why(snapshot).text(top=50)
+    counted = [(*tuple(row.values())[1:4], row["records"]) for row in metrics(snapshot).to_pylist()]
+    messages = [row for row in counted if row[2] == "data_message"]
+    assert messages == [(0, 1, "data_message", None), (0, 2, "data_message", 2)]
+
+
+@pytest.mark.parametrize(("told", "read"), [((" *4", " *2"), (4, 2, 0)), ((" *4", ""), (4, None, 0)), (("", ""), ())])
+def test_who_reads_what_nobody_counts_has_not_read_nothing(
+    in_memory: Fixture, whole_run: Fixture, told: tuple[str, str], read: tuple[int | None, ...]
+) -> None:
+    sender = f"10 send 3>1 #0{told[0]} | 20 send 3>2 #0{told[1]} | 90 end"
+    first = f"30 start 1 | 50 recv 3<0 #0{told[0]} | 80 stop 1 | 90 end"
+    second = f"30 start 1 | 50 recv 3<0 #0{told[1]} | 70 stop 1 | 90 end"
+    run = whole_run(in_memory(draw(sender, first, second, "30 start 1 | 70 stop 1 | 90 end")))
+    snapshot = run.snapshot(run.window(epoch=0))
+    found = {row["worker"]: row["records"] for row in stragglers(snapshot).to_pylist()}
+    # Workers 0 and 3 read nothing, which a log that counts what others read does say.
+    first_read, second_read, none = read or (None, None, None)
+    assert found == {0: none, 1: first_read, 2: second_read, 3: none}
+    processing = {
+        row["to_worker"]: row["records"] for row in metrics(snapshot).to_pylist() if row["type"] == "processing"
+    }
+    assert (processing.get(1), processing.get(2)) == (first_read, second_read)
 
 
 def test_a_round_without_length_has_the_origin_to_itself(in_memory: Fixture, whole_run: Fixture) -> None:

@@ -29,6 +29,7 @@ from pag_graph.store import commit as store_commit
 from pag_graph.store.delta import open_store
 from pag_graph.store.leftovers import vacuum
 from pag_graph.testing.strategies import slice_sizes, small_traces
+from pag_graph.testing.traces import draw
 from tests.support.growing import GrowingTrace, rounds
 from tests.support.skewed_rounds import portions as portions_of
 from tests.support.skewed_rounds import skewed_rounds
@@ -108,6 +109,31 @@ def test_changes_add_up_to_the_answer_at_every_commit(tmp_path: Path) -> None:
     path = pag_graph.changes(tmp_path / "store", "critical-path")
     assert set(path["commit"].to_pylist()) == {1, 2, 3}
     assert path.num_rows == sum(path["diff"].to_pylist())
+
+
+def test_records_that_are_not_told_once_are_unknown_in_the_totals(tmp_path: Path) -> None:
+    told = " *2", " *3", ""
+    sends = " | ".join(f"{100 * n + 10} send 3>1 #{n}{records} | {100 * n + 90} end" for n, records in enumerate(told))
+    reads = " | ".join(
+        f"{100 * n + 20} start 1 | {100 * n + 30} recv 3<0 #{n}{records} | {100 * n + 40} stop 1 | {100 * n + 90} end"
+        for n, records in enumerate(told)
+    )
+    whole = draw(sends, reads)
+    for epochs in (2, 3):
+        part = replace(whole.until_epoch(epochs - 1), complete=False) if epochs < 3 else whole
+        trace = part.write(tmp_path / f"{epochs}")
+        api.build(trace, tmp_path / "store", mode="append", engine="local", queries=("metrics", "totals"))
+        check_sums(tmp_path / "store", ("metrics", "totals"))
+
+    def changes(query: str, kind: str) -> list[tuple[int, int | None]]:
+        rows = pl.DataFrame(pl.from_arrow(pag_graph.changes(tmp_path / "store", query)))
+        return rows.filter(pl.col("to_worker") == 1, pl.col("type") == kind).select("diff", "records").rows()
+
+    assert changes("metrics", "data_message") == [(1, 2), (1, 3), (1, None)]
+    assert changes("metrics", "processing") == [(1, 2), (1, 3), (1, None)]
+    # One message does not say how many it holds; of activities those count that do.
+    assert changes("totals", "data_message") == [(1, 2), (-1, 2), (1, None)]
+    assert changes("totals", "processing") == [(1, 2), (-1, 2), (1, 5)]
 
 
 def test_a_delayed_read_takes_an_answer_back(tmp_path: Path) -> None:
