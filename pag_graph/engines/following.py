@@ -228,6 +228,8 @@ class Following:
         self._pending: _Pending | None = None
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
+        self._write_status: Callable[[], object] = bool
+        self._noted = True
         self._trouble: str | None = None
         self._tidied: Future[bool] | None = None
         self._report: FollowReport | None = None
@@ -381,6 +383,9 @@ class Following:
                 self._commit(follower, tail)
                 yield from self._taken(follower, tail)
         self._remove(follower, exactly=True)
+        if not self._noted:
+            # Nobody would write it later: the next follower may find nothing to do.
+            self._noted = self._beside(self._write_status)
         self._say(follower, tail)
         removed = follower.store and follower.store.removed
         self._report = FollowReport(
@@ -484,7 +489,8 @@ class Following:
             "complete": tail.complete,
             "looked_ns": self._closed_ns,
         }
-        self._beside(partial(write_status, self._store / LIVE, status))
+        self._write_status = partial(write_status, self._store / LIVE, status)
+        self._noted = self._beside(self._write_status)
 
     def _say(self, follower: Follower, tail: Tail) -> None:
         if self._tell is not None:

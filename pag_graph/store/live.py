@@ -193,8 +193,12 @@ def write_status(folder: Path, status: Mapping[str, Any]) -> None:
     """
     hidden = folder / f"{_STATUS}.tmp"
     with refusals(folder / _STATUS, "", StoreError):
-        hidden.write_bytes(orjson.dumps(dict(status)))
-        hidden.replace(folder / _STATUS)
+        try:
+            hidden.write_bytes(orjson.dumps(dict(status)))
+            hidden.replace(folder / _STATUS)
+        finally:
+            # What could not take its place.
+            hidden.unlink(missing_ok=True)
 
 
 def read_status(store: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from pag_graph.errors import (
 )
 from pag_graph.motif.alerts import BUILT_IN, Rule
 from pag_graph.store.delta import open_store
-from pag_graph.store.live import followed, read_timings
+from pag_graph.store.live import followed, read_status, read_timings, write_status
 from pag_graph.testing.traces import draw
 from tests.support.compare import committed, differences
 from tests.support.growing import GrowingTrace, late_reads, rounds
@@ -466,3 +466,32 @@ def test_what_cannot_be_noted_beside_the_store_stops_nobody(tmp_path: Path, monk
     result = CliRunner().invoke(app, ["follow", str(growing.path), str(store)])
     assert result.exit_code == 0
     assert "There is no room." in result.stderr
+
+
+def test_what_the_run_does_is_noted_in_the_end_where_it_could_not_be_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pag_graph.engines import following as loop
+
+    growing, store = GrowingTrace(rounds(8), tmp_path / "trace"), tmp_path / "store"
+    growing.finish()
+    write, refused = loop.write_status, [True]
+
+    def later(folder: Path, status: Any) -> None:
+        if refused:
+            refused.pop()
+            message = "There is no room."
+            raise StoreError(message)
+        write(folder, status)
+
+    monkeypatch.setattr(loop, "write_status", later)
+    assert following(growing, store).run().trouble == "There is no room."
+    assert read_status(store)["complete"]
+
+
+def test_what_cannot_be_noted_leaves_nothing_behind(tmp_path: Path) -> None:
+    # Nothing takes the place of a folder that is not empty.
+    (tmp_path / "status.json" / "folder").mkdir(parents=True)
+    with pytest.raises(StoreError):
+        write_status(tmp_path, {})
+    assert [place.name for place in tmp_path.iterdir()] == ["status.json"]
