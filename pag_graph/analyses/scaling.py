@@ -25,11 +25,12 @@ from pag_graph.model.tables import SCALING
 from pag_graph.model.units import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
 
 TOTAL = "total"
 WHOLE = "(whole path)"
@@ -147,8 +148,9 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
     if not common:
         message = "No round is in all of these runs: they have no epoch in common."
         raise InvalidParameterError(message, "Compare runs of one program on the same input.")
-    facts = [_facts(run, common) for run in runs]
-    paths = pl.concat([_path(run, place, facts[place]["workers"], common) for place, run in enumerate(runs)])
+    windows_of_run = [[run.window(epoch=epoch) for epoch in common] for run in runs]
+    facts = [_facts(run, windows) for run, windows in zip(runs, windows_of_run, strict=True)]
+    paths = pl.concat([_path(run, place, facts[place], windows_of_run[place]) for place, run in enumerate(runs)])
     path_rows = _first(paths, n)
     names: list[set[str]] = [{f"{row['operator_name']} ({row['address']})" for row in _operators(run)} for run in runs]
     return Scaling(
@@ -182,9 +184,8 @@ def _operators(run: Run) -> list[dict[str, Any]]:
     return operator_names(run).to_dicts()
 
 
-def _facts(run: Run, epochs: Sequence[int]) -> dict[str, Any]:
+def _facts(run: Run, windows: Sequence[Window]) -> dict[str, Any]:
     """Return what is said of a run, over some of its rounds."""
-    windows = [run.window(epoch=epoch) for epoch in epochs]
     path_ns = sum(window.span_ns for window in windows)
     lives = pl.concat([_lives(View(run=run, windows=stretch)) for stretch in run.stretches(windows)])
     begins, ends = (np.sort(lives[name].to_numpy()) for name in ("begin_ns", "end_ns"))
@@ -212,18 +213,17 @@ def _lives(view: View) -> pl.DataFrame:
     return view.collect(inside.group_by("window", "worker").agg(nw.col("begin_ns").min(), nw.col("end_ns").max()))
 
 
-def _path(run: Run, place: int, workers: int, epochs: Sequence[int]) -> pl.DataFrame:
+def _path(run: Run, place: int, facts: Mapping[str, Any], windows: Sequence[Window]) -> pl.DataFrame:
     """Return time on the paths of some rounds of a run per division and key."""
-    windows = [run.window(epoch=epoch) for epoch in epochs]
     parts = [
         profile.divided(View(run=run, windows=stretch), profile.ProfileParameters(by=division))
         for stretch in run.stretches(windows)
         for division in _DIVISIONS
     ]
     rows = pl.concat([part.select("by", "key", "path_ns") for part in parts])
-    total = pl.DataFrame({"by": [TOTAL], "key": [WHOLE], "path_ns": [sum(window.span_ns for window in windows)]})
+    total = pl.DataFrame({"by": [TOTAL], "key": [WHOLE], "path_ns": [facts["path_ns"]]})
     summed = pl.concat([total, rows.group_by("by", "key").agg(pl.col("path_ns").sum())])
-    return summed.with_columns(run=pl.lit(place, pl.Int64), workers=pl.lit(workers, pl.Int64))
+    return summed.with_columns(run=pl.lit(place, pl.Int64), workers=pl.lit(facts["workers"], pl.Int64))
 
 
 def _first(paths: pl.DataFrame, n: int) -> pl.DataFrame:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import SliceResult
     from pag_graph.builder.ongoing import Ongoing
+    from pag_graph.builder.pending import Published
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.sink import Sink
     from pag_graph.builder.state import RunState
@@ -296,8 +297,7 @@ class Follower:
             If the file system refuses; nothing is visible then.
         """
         pending = self.prepare()
-        pending.publish()
-        return self.take(pending), pending.closed
+        return self.take(pending, pending.publish()), pending.closed
 
     def prepare(self) -> PendingCommit:
         """Write what the last steps decided, so that it can be committed beside the next steps.
@@ -349,20 +349,20 @@ class Follower:
         self._made, self._folded, self._held = [], None, None
         return pending_commit
 
-    def take(self, pending: PendingCommit) -> StoreInfo:
+    def take(self, pending: PendingCommit, published: Published) -> StoreInfo:
         """Go on from a commit that was published.
 
         Parameters
         ----------
-        pending
-            The commit.
+        pending, published
+            The commit, and what became of it.
 
         Returns
         -------
         StoreInfo
             The new state of the store.
         """
-        info, parts = pending.published
+        info, parts = published
         swaps = pending.prepared.swaps
         self._compaction.committed(info, parts, swaps, anew=pending.anew, last=self.complete)
         self._take(info)

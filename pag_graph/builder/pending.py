@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
 
+    Published = tuple[StoreInfo, Mapping[str, Sequence[PartFile]]]
+
 
 class ClosedEpoch(NamedTuple):
     """An epoch that a commit closed."""
@@ -51,7 +53,7 @@ class ClosedEpoch(NamedTuple):
         ]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PendingCommit:
     """A commit of a follower that is prepared."""
 
@@ -67,30 +69,13 @@ class PendingCommit:
     """Whether nothing of the state before stays."""
     fresh: Sequence[str]
     """Files of which rows are kept in memory for `derive`, those of commits before included."""
-    _published: tuple[StoreInfo, Mapping[str, Sequence[PartFile]]] | None = None
 
-    @property
-    def published(self) -> tuple[StoreInfo, Mapping[str, Sequence[PartFile]]]:
-        """The state of the store that it made, and per table its files."""
-        if self._published is None:
-            message = "It is not published."
-            raise RuntimeError(message)
-        return self._published
-
-    def publish(self) -> StoreInfo:
-        """Commit; may run in a thread of its own, beside steps of the follower.
+    def publish(self) -> Published:
+        """Commit (`Prepared.publish`); may run in a thread of its own, beside steps of the follower.
 
         Returns
         -------
-        StoreInfo
-            The new state of the store.
-
-        Raises
-        ------
-        StoreConflictError
-            If somebody else committed in between.
-        StoreError
-            If the file system refuses; nothing is visible then.
+        tuple
+            The new state of the store, and per table the files that are new in it.
         """
-        self._published = self.prepared.publish(self.derive)
-        return self._published[0]
+        return self.prepared.publish(self.derive)

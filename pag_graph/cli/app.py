@@ -152,6 +152,7 @@ def only_called(commands: typer.Typer, words: Sequence[str]) -> typer.Typer:
     called.registered_commands = [
         command
         for command in commands.registered_commands
+        # Typer itself takes it that a command has a callback.
         if (command.name or get_command_name(command.callback.__name__)) in words  # type: ignore[union-attr]
     ]
     is_known = called.registered_groups or called.registered_commands or any(e.name in words for e in all_entries())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.ongoing import Ongoing
-    from pag_graph.builder.pending import ClosedEpoch, PendingCommit
+    from pag_graph.builder.pending import ClosedEpoch, PendingCommit, Published
     from pag_graph.graph.following import Observer
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
@@ -149,8 +149,8 @@ class _Pending(NamedTuple):
     """A commit that another thread makes."""
 
     commit: PendingCommit
-    told: Future[Committed]
-    """What observers were told of it, once they were."""
+    told: Future[tuple[Published, Committed]]
+    """What became of it, and what observers were told, once they were."""
 
 
 class Following:
@@ -228,8 +228,7 @@ class Following:
         self._pending: _Pending | None = None
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
-        self._write_status: Callable[[], object] = bool
-        self._noted = True
+        self._unnoted: Callable[[], object] | None = None
         self._trouble: str | None = None
         self._tidied: Future[bool] | None = None
         self._report: FollowReport | None = None
@@ -383,9 +382,9 @@ class Following:
                 self._commit(follower, tail)
                 yield from self._taken(follower, tail)
         self._remove(follower, exactly=True)
-        if not self._noted:
+        if self._unnoted is not None:
             # Nobody would write it later: the next follower may find nothing to do.
-            self._noted = self._beside(self._write_status)
+            self._beside(self._unnoted)
         self._say(follower, tail)
         removed = follower.store and follower.store.removed
         self._report = FollowReport(
@@ -408,8 +407,9 @@ class Following:
         run = pending.prepared.about["run"]
         timings = [self._timing(row, tail, run["clocks"], run["origin_unix_ns"]) for row in pending.closed]
 
-        def publish() -> Committed:
-            info = pending.publish()
+        def publish() -> tuple[Published, Committed]:
+            published = pending.publish()
+            info, _ = published
             at_commit = {"committed_ns": time.time_ns(), "commit": info.versions["epochs"]}
             commit = self._tell_of(
                 Committed(
@@ -426,7 +426,7 @@ class Following:
             self._unanswered = [row for row in self._unanswered if row["epoch"] not in told]
             if self._beside(partial(add_timings, self._store / LIVE, self._untimed)):
                 self._untimed = []
-            return commit
+            return published, commit
 
         self._pending = _Pending(pending, self._publisher.submit(publish))
 
@@ -435,9 +435,9 @@ class Following:
         if self._pending is None:
             return
         pending, self._pending = self._pending, None
-        told = pending.told.result()
-        follower.take(pending.commit)
-        yield told
+        published, commit = pending.told.result()
+        follower.take(pending.commit, published)
+        yield commit
         self._remove(follower)
         self._say(follower, tail)
 
@@ -489,8 +489,8 @@ class Following:
             "complete": tail.complete,
             "looked_ns": self._closed_ns,
         }
-        self._write_status = partial(write_status, self._store / LIVE, status)
-        self._noted = self._beside(self._write_status)
+        write = partial(write_status, self._store / LIVE, status)
+        self._unnoted = None if self._beside(write) else write
 
     def _say(self, follower: Follower, tail: Tail) -> None:
         if self._tell is not None:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from pag_graph.cli.app import app, only_called
 
+# What Typer makes of several commands is a group of Click, which has them.
 ALL = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 
