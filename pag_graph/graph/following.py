@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from pag_graph.graph.run import Run
+from pag_graph.store.readers import open_held_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +33,14 @@ class Committed:
 
     @cached_property
     def run(self) -> Run:
-        """The committed run, opened when somebody asks for it first."""
-        return Run(self.path)
+        """The run as this commit left it, opened when somebody asks for it first, and held from then on.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If later commits took its place before, and its files were removed (`pag vacuum`, or what `keep` removes).
+        """
+        return Run.of(*open_held_version(self.path, self.version))
 
 
 class Observer(Protocol):

@@ -22,12 +22,15 @@ from pag_graph.errors import (
     InvalidParameterError,
     StoreConflictError,
     StoreError,
+    StoreNotFoundError,
     TraceFormatError,
     UnsupportedPlanError,
 )
+from pag_graph.graph.run import Run
 from pag_graph.motif.alerts import BUILT_IN, Rule
 from pag_graph.store.delta import open_store
 from pag_graph.store.live import followed, read_status, read_timings, write_status
+from pag_graph.store.retention import Keep
 from pag_graph.testing.traces import draw
 from tests.support.compare import committed, differences
 from tests.support.growing import GrowingTrace, late_reads, rounds
@@ -89,6 +92,33 @@ def test_epochs_are_committed_as_they_close(tmp_path: Path) -> None:
     assert run.report.complete
     assert (run.report.ending, run.report.closed, run.report.commits) == ("complete", 8, 4)
     assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_a_commit_shows_what_it_committed_however_late_it_is_looked_at(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    steps = [*(lambda epoch=epoch: growing.write_until(epoch) for epoch in (1, 2, 5)), growing.finish]
+    first, _, third, last = list(following(growing, tmp_path / "store", *steps).commits())
+    for commit, closed in ((first, 1), (third, 5), (last, 8)):
+        assert commit.run.info.versions["epochs"] == commit.version
+        assert commit.run.info.closed_epochs == closed
+    early, late, whole = (commit.run.scan("edges").collect().height for commit in (first, third, last))
+    assert 0 < early < late < whole
+
+
+def test_what_a_commit_held_is_gone_once_it_was_removed_unless_somebody_has_it_open(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    steps = [*(lambda epoch=epoch: growing.write_until(epoch) for epoch in (1, 2, 5)), growing.finish]
+    commits = []
+    for commit in following(growing, tmp_path / "store", *steps, keep=Keep.of("1")).commits():
+        commits.append(commit)
+        if len(commits) == 2:
+            # Opened here, so that it stays.
+            assert commit.run.info.closed_epochs == 2
+    _, second, third, *_ = commits
+    assert second.run.scan("edges").collect().height > 0
+    assert Run(tmp_path / "store").epochs.height < 8
+    with pytest.raises(StoreNotFoundError, match=f"Version {third.version} of the store"):
+        third.run  # noqa: B018  (it is opened)
 
 
 def test_rows_are_read_while_queries_are_answered(tmp_path: Path) -> None:
