@@ -121,8 +121,8 @@ class PortionReader:
 
     @property
     def ended(self) -> bool:
-        """Whether the application's end was read."""
-        return self._reading.log.complete
+        """Whether nothing follows of the application: its end was read, or the begin of another one."""
+        return self._reading.log.complete or self._reading.of_others > 0
 
     @property
     def app_id(self) -> str:
@@ -171,14 +171,14 @@ class PortionReader:
         """Take in a line; return the portion that ends with it, if one does."""
         reading = self._reading
         reading.line(line)
-        if reading.log.complete or not self.units.quiet(reading.running):
+        if self.ended or not self.units.quiet(reading.running):
             return None
         return self._cut()
 
     def give_up(self) -> Portion | None:
-        """End a portion where the log has a gap, whatever is under way."""
+        """End a portion where the log has a gap, whatever is under way; none where nothing follows any more."""
         self.units.give_up()
-        return self._cut() if self.units.ended else None
+        return self._cut() if self.units.ended and not self.ended else None
 
     def last(self, *, in_progress: bool) -> Portion | None:
         """Return what is left when nothing follows; None if no event was read at all."""

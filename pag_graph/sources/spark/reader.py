@@ -346,7 +346,8 @@ class Reading:
         if self.ended and self.log.start_ms is not None:
             self._second_application(event)
         else:
-            self.log.version = self.texts.version(event.get("Spark Version"))
+            # The start of another application, which comes next, may say another one.
+            self.log.version = self.log.version or self.texts.version(event.get("Spark Version"))
 
     def _databricks_start(self, event: dict[str, Any]) -> None:
         """Take in what Databricks writes at the begin of each part of a log, in place of Spark's own first event."""
@@ -361,10 +362,12 @@ class Reading:
         self.handlers = dict.fromkeys(self.handlers, self._second_application)
 
     def _application_start(self, event: dict[str, Any]) -> None:
-        if self.log.start_ms not in {None, event["Timestamp"]}:
+        app_id = str(event.get("App ID") or "")[:200]
+        is_other = bool(self.log.app_id and app_id) and app_id != self.log.app_id
+        if is_other or self.log.start_ms not in {None, event["Timestamp"]}:
             self._second_application(event)
             return
-        self.log.app_name, self.log.app_id = str(event.get("App Name", ""))[:500], str(event.get("App ID") or "")[:200]
+        self.log.app_name, self.log.app_id = str(event.get("App Name", ""))[:500], app_id
         self.log.start_ms = self._time(event["Timestamp"])
 
     def _application_end(self, event: dict[str, Any]) -> None:

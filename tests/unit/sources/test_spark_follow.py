@@ -101,6 +101,60 @@ def progress(batch: int, took: int, *, rows: int, state: int) -> dict[str, objec
     }
 
 
+def another_application(later_ms: int, app_id: str) -> list[bytes]:
+    """Return the log of an application with the same jobs, which begins later or has another name."""
+    lines = []
+    for line in stream(2):
+        event = json.loads(line)
+        if "Timestamp" in event:
+            event["Timestamp"] += later_ms
+        if "App ID" in event:
+            event["App ID"] = app_id
+        lines.append(json.dumps(event).encode() + b"\n")
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("ended", "later_ms", "app_id"),
+    [(True, 3_600_000, "app-2"), (False, 3_600_000, "app-2"), (False, 3_600_000, "app-1"), (False, 0, "app-2")],
+)
+def test_another_application_in_a_later_portion_is_left_out(
+    tmp_path: Path, *, ended: bool, later_ms: int, app_id: str
+) -> None:
+    first = stream(3)
+    lines = (first if ended else first[:-1]) + another_application(later_ms, app_id)
+    expected = whole(lines, tmp_path / "whole", "batch")
+    place = tmp_path / "app.inprogress"
+    feed = EventLogFeed(place, tmp_path / "trace")
+    for number, line in enumerate(lines):
+        with place.open("ab") as file:
+            file.write(line)
+        feed.look()
+        if number % 8 == 7:
+            feed.close()
+            feed = EventLogFeed(place, tmp_path / "trace")
+    place.rename(tmp_path / "app")
+    finished(feed).close()
+    trace = Trace.open(tmp_path / "trace")
+    found = {row["finding"]: row["observed"] for row in trace.findings.to_pylist()}
+    # The first event, which says only which Spark it is, may be one of an application that has not ended.
+    assert found["second_application"] == len(stream(2)) - (not ended)
+    assert trace.meta.complete
+    assert told(tmp_path / "trace") == expected
+
+
+def test_a_gap_in_what_another_application_logged_begins_no_portion() -> None:
+    lines = stream(3)
+    # The first one ends between its last job and what the stream says of it.
+    lines = lines[: next(at for at, line in reversed([*enumerate(lines)]) if PROGRESS.encode() in line)]
+    reader = PortionReader("app", "batch")
+    assert sum(reader.line(line) is not None for line in [*lines, *another_application(3_600_000, "app-2")]) == 2
+    assert reader.give_up() is None
+    last = reader.last(in_progress=False)
+    assert last is not None
+    assert (last.last, last.log.app_id) == (True, "app-1")
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_whoever_is_killed_at_any_write_loses_and_doubles_nothing(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
