@@ -462,9 +462,12 @@ class Evidence:
         charged = self.blamed_by_worker
         worker = next(iter(charged), None)
         if worker is not None and charged[worker] >= _MOST_OF * self.waiting_ns:
+            share, ns = charged[worker] / self.waiting_ns, charged[worker]
+            if all(row["worker"] != worker for row in self.stragglers):
+                # Nothing is recorded of it: nobody can say that it had more to do than others.
+                return Verdict(cause=Cause.UNKNOWN, share=share, worker=worker, time_ns=ns)
             if self.snapshot.run.unlike:
                 return self._held_up_by(worker)
-            share, ns = charged[worker] / self.waiting_ns, charged[worker]
             return Verdict(
                 cause=Cause.UNEVEN_WORK, share=share, worker=worker, operator=self._culprit(worker), time_ns=ns
             )

@@ -168,7 +168,11 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
             " depends on was in transfer."
         ),
         Cause.INPUT: lambda: f"there was no input for {share:.0%} of the time ({span}).",
-        Cause.UNKNOWN: lambda: f"the trace does not say what happened in {share:.0%} of the time ({span}).",
+        Cause.UNKNOWN: lambda: (
+            f"the trace does not say what happened in {share:.0%} of the time ({span})."
+            if verdict.worker is None
+            else f"the trace does not say what {subject} did; {charged}."
+        ),
         Cause.UNUSUAL: lambda: (
             f"the round is unusual: {span} longer than the median round, and longer than the rounds"
             " before it allow, though the workers are balanced. See the comparison."
@@ -205,9 +209,7 @@ def _held_up(evidence: Evidence) -> str:
         text += f"; {waiting} waited {duration(charged)} for it, {charged / evidence.waiting_ns:.0%} of all waiting"
     if evidence.peers(verdict.worker) == [verdict.worker]:
         return f"{text}. Nobody else runs what it runs."
-    row = next((row for row in evidence.stragglers if row["worker"] == verdict.worker), None)
-    if row is None:
-        return f"{text}. What it did meanwhile is not recorded."
+    row = next(row for row in evidence.stragglers if row["worker"] == verdict.worker)
     if not row["work_ratio"] or row["work_ratio"] <= evidence.above:
         return f"{text}. Others that run the same do not work much less."
     read = any(row["worker"] == verdict.worker and row["skewed"] for row in evidence.skew)

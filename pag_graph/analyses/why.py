@@ -282,7 +282,8 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
       works more than `above` times the median of the workers that run the same; or no other worker runs the same, and
       others wait for it for `notable` of the window; or all workers wait as for `uneven_work`.
     - `uneven_work`, `taking_turns`: all workers wait for `notable` of their time. With `uneven_work`, three quarters
-      of this is for one worker; with `taking_turns` it is not.
+      of this is for one worker; with `taking_turns` it is not. If nothing is recorded of that worker in the window, all
+      its time being `unknown`, the cause is `unknown`: it may have had nothing to do.
     - `unusual`: the round is longer by `notable` than earlier rounds allow (see `invariants`), and than the median
       round.
     - `work`: none of these. The workers are balanced, and the window takes as long as the work takes.

@@ -84,8 +84,29 @@ def test_who_is_waited_for_and_not_recorded_is_not_compared(tmp_path: Path) -> N
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pag = opened(tmp_path / "log.jsonl", tmp_path)
     assert {row["worker"]: row["work_ratio"] for row in pag.stragglers().to_pylist()} == {0: 60 / 55, 1: 50 / 55}
-    text = plain(pag.why().text(top=50))
-    assert "waited 80 ns for it, 100% of all waiting. What it did meanwhile is not recorded." in text
+    told = pag.why()
+    assert (told.cause, told.alarm, told.named["worker_name"]) == (Cause.UNKNOWN, False, "source")
+    text = plain(told.text(top=50))
+    assert (
+        "Cause: the trace does not say what source (worker 2) did; a (worker 0) and b (worker 1) waited 80 ns" in text
+    )
+
+
+def test_who_is_waited_for_and_not_recorded_is_not_said_to_have_most_to_do(tmp_path: Path) -> None:
+    # All run the same, but of the source nothing is recorded before 200.
+    rows = [{"worker": name, "start": 200, "end": 260, "activity": "processing", "operator": "w"} for name in "abs"]
+    for worker, end in (("a", 100), ("b", 90)):
+        rows += [
+            {"worker": worker, "start": 0, "end": 40, "activity": "waiting"},
+            {"worker": worker, "start": 40, "end": end, "activity": "processing", "operator": "w"},
+            {"from": "s", "to": worker, "sent": 40, "received": 40},
+        ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pag = opened(tmp_path / "log.jsonl", tmp_path)
+    assert not pag.run.unlike
+    told = pag.why(between=(0, 100))
+    assert (told.cause, told.named["worker"]) == (Cause.UNKNOWN, 2)
+    assert "had most to do" not in plain(told.text(top=50))
 
 
 def test_names_stand_wherever_a_worker_is_named(flink: Pag) -> None:
