@@ -18,7 +18,7 @@ from pag_graph.analyses.expressions import WAITING, worker_of
 from pag_graph.builder import saved
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
-from pag_graph.store.history import commits
+from pag_graph.store.history import commits, latest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,10 +59,10 @@ class FinalCommits:
         return self._ids[min(place, len(self._ids) - 1)]
 
 
-def own_commits(run: Run) -> list[Commit]:
-    """Return the commits that made a run, oldest first."""
+def own_commits(run: Run, after: int = -1) -> list[Commit]:
+    """Return the commits that made a run, oldest first: those of versions behind `after`."""
     run_id = run.info.run["run_id"]
-    return [commit for commit in commits(run.info) if commit.run["run_id"] == run_id]
+    return [commit for commit in commits(run.info, after) if commit.run["run_id"] == run_id]
 
 
 def log_stretches(run: Run) -> pl.DataFrame:
@@ -183,7 +183,7 @@ def _numbered(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _placed(run: Run, logs: pl.DataFrame) -> pl.DataFrame:
     """Add the rows of the files that hold the events."""
-    sums = commits(run.info)[-1].made.get("files", {})
+    sums = latest_commit(run.info).made.get("files", {})
     files = pl.DataFrame(
         [(name, sums_of_file["bytes"], sums_of_file["crc32"]) for name, sums_of_file in sums.items()],
         schema={"file": pl.String, "bytes": pl.Int64, "crc32": pl.Int64},

@@ -10,7 +10,7 @@ from pag_graph.store.delta_log import commit_file
 from pag_graph.store.state_files import files_of_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pag_graph.store.delta import StoreInfo
 
@@ -39,13 +39,15 @@ class Commit:
     """As `pag_graph.store.maker.maker` says, with the ``trace`` and its ``files``; empty of earlier releases."""
 
 
-def commits(info: StoreInfo) -> list[Commit]:
+def commits(info: StoreInfo, after: int = -1) -> list[Commit]:
     """Return the commits of a store up to a state of it.
 
     Parameters
     ----------
     info
         A committed state.
+    after
+        Only commits of versions behind this one, for who knows the others.
 
     Returns
     -------
@@ -57,23 +59,41 @@ def commits(info: StoreInfo) -> list[Commit]:
     StoreError
         If one of them is damaged.
     """
-    directory, commits_found = info.path / "epochs", []
-    for version in range(info.versions["epochs"], -1, -1):
+    return [*_backwards(info, after)][::-1]
+
+
+def latest_commit(info: StoreInfo) -> Commit:
+    """Return the commit that made a state of a store: the last of `commits`, without reading the others.
+
+    Parameters
+    ----------
+    info
+        A committed state.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """
+    return next(_backwards(info, -1))
+
+
+def _backwards(info: StoreInfo, after: int) -> Iterator[Commit]:
+    """Read commits behind a version, the latest first."""
+    directory = info.path / "epochs"
+    for version in range(info.versions["epochs"], after, -1):
         if not commit_file(directory, version).exists():
-            break
+            return
         content = read_content(directory, version)
         if content is not None:
-            commits_found.append(
-                Commit(
-                    id=content["commit_id"],
-                    version=version,
-                    run=content["run"],
-                    versions={**content["versions"], "epochs": version},
-                    closed_epochs=content["closed_epochs"],
-                    events=content["events"],
-                    committed=content["committed"],
-                    state=files_of_state(content.get("state")),
-                    made=content.get("made") or {},
-                )
+            yield Commit(
+                id=content["commit_id"],
+                version=version,
+                run=content["run"],
+                versions={**content["versions"], "epochs": version},
+                closed_epochs=content["closed_epochs"],
+                events=content["events"],
+                committed=content["committed"],
+                state=files_of_state(content.get("state")),
+                made=content.get("made") or {},
             )
-    return commits_found[::-1]

@@ -15,6 +15,7 @@ import polars as pl
 
 from pag_graph.errors import InvalidParameterError, PagGraphError
 from pag_graph.model.units import count_of, nanoseconds
+from pag_graph.store.awaited import first_awaited
 from pag_graph.store.capacity import enough_memory
 from pag_graph.store.compaction import Swap
 from pag_graph.store.delta import Removed
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _SLACK = 4
 """A part of what is kept may be there beside it before anything is removed: one such part."""
+_AWAITED_TIMES = 2
+"""How many times as much as is to be kept stays at most, for a process that still has to read it."""
 
 
 class Keep(NamedTuple):
@@ -90,21 +93,32 @@ class Keep(NamedTuple):
         Returns
         -------
         int or None
-            None where nothing is to go. Reads a row per epoch, but only if that can be.
+            None where nothing is to go. Reads a row per epoch, but only if that can be. What another process still has
+            to read (`pag_graph.store.awaited`) stays, up to as much again as is kept.
         """
         if not (self.epochs or self.span_ns) or not (exactly or self._exceeded(info)):
             return None
         rows = info.scan("epochs").filter(pl.col("epoch") <= int(info.run["last_answered_epoch"])).sort("epoch")
         epochs = rows.select("epoch", "end_ns").collect()
-        recent = 0
-        if self.span_ns is not None:
-            recent = epochs.filter(pl.col("end_ns") >= pl.col("end_ns").last() - self.span_ns).height
-        kept_epochs = epochs.tail(max(recent, self._least(info)))
+        kept_epochs = self._latest(epochs, info)
+        awaited = first_awaited(info.path)
+        if awaited is not None and kept_epochs.height and awaited < kept_epochs["epoch"][0]:
+            least = kept_epochs.height
+            kept_epochs = self._latest(epochs, info, times=_AWAITED_TIMES).filter(pl.col("epoch") >= awaited)
+            if not exactly and (epochs.height - kept_epochs.height) * _SLACK < least:
+                return None
         return (
             int(kept_epochs["epoch"][0])
             if kept_epochs.height < epochs.height or (kept_epochs.height and _late(info))
             else None
         )
+
+    def _latest(self, epochs: pl.DataFrame, info: StoreInfo, times: int = 1) -> pl.DataFrame:
+        """Return the epochs that stay, of all in order, where so many times as much is to be kept."""
+        recent = 0
+        if self.span_ns is not None:
+            recent = epochs.filter(pl.col("end_ns") >= pl.col("end_ns").last() - times * self.span_ns).height
+        return epochs.tail(max(recent, times * self._least(info)))
 
     def _exceeded(self, info: StoreInfo) -> bool:
         """Say, by what is known of files, whether a store may hold so much more that it is worth while."""

@@ -16,12 +16,12 @@ from pag_graph.analyses.expressions import LOCAL, WAITING, local_inside
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_VERTICES, TRACE_WORKERS
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
-from pag_graph.sinks.neo4j.findings import findings_of
 from pag_graph.sinks.neo4j.loaded import epoch_ranges
-from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, MADE, SNAPSHOT, SPENT, STEP
+from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, SNAPSHOT, SPENT, STEP
 from pag_graph.sinks.neo4j.segments import SegmentReader, as_read
-from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches, own_commits
-from pag_graph.store.history import commits
+from pag_graph.sinks.neo4j.told import Told
+from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches
+from pag_graph.store.history import latest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,11 +101,14 @@ class Reader:
         A committed run.
     labels
         What it is to be called.
+    told
+        What is known from earlier states of the store.
     """
 
-    def __init__(self, run: Run, labels: RunLabels | None = None) -> None:
+    def __init__(self, run: Run, labels: RunLabels | None = None, told: Told | None = None) -> None:
         self.run = run
         self.labels = labels or RunLabels()
+        self.told = told or Told()
         self.run_id = str(run.info.run["run_id"])
         self._segments = SegmentReader(run)
 
@@ -174,12 +177,12 @@ class Reader:
     @cached_property
     def findings(self) -> pl.DataFrame:
         """What is to be told of the run: rows of `FINDING`, with ``t_ns`` and ``at_epoch`` where they are about one."""
-        return findings_of(self.run)
+        return self.told.findings(self.run)
 
     def extent(self) -> dict[str, Any]:
         """Return what the run is called, where its store lies, and which epochs that has, loaded or not."""
         hosts = self.run.scan("workers").collect()
-        maker = commits(self.run.info)[-1].made
+        maker = latest_commit(self.run.info).made
         files = sorted(maker.get("files", {}).items())
         epochs = self.run.epochs.select("epoch", "role").sort("epoch")
         return {
@@ -207,24 +210,11 @@ class Reader:
 
     def jobs(self) -> pl.DataFrame:
         """Return the commits that made the run, oldest first: one row per `Job`."""
-        rows = [
-            {
-                "id": commit.id,
-                "version": commit.version,
-                "committed": commit.committed,
-                "closed_epochs": commit.closed_epochs,
-                "last_closed_epoch": commit.run["last_closed_epoch"],
-                "events": commit.events,
-                "product_version": commit.run["product_version"],
-                **{name: commit.made.get(name) for name in MADE},
-            }
-            for commit in own_commits(self.run)
-        ]
-        return pl.DataFrame(rows).with_columns(previous=pl.col("id").shift(1))
+        return pl.DataFrame(self.told.jobs(self.run), infer_schema_length=None)
 
     @cached_property
     def _finals(self) -> FinalCommits:
-        return FinalCommits(list(self.jobs().select("last_closed_epoch", "id").iter_rows()))
+        return FinalCommits([(job["last_closed_epoch"], job["id"]) for job in self.told.jobs(self.run)])
 
     def _vertices(self, edges: pl.DataFrame) -> pl.DataFrame:
         ids = pl.concat([edges["src"], edges["dst"]]).unique()

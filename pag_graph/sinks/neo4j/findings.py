@@ -25,13 +25,15 @@ _OF_ALERTS: dict[str, Any] = {
 }
 
 
-def findings_of(run: Run) -> pl.DataFrame:
+def findings_of(run: Run, before: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return findings and alerts of a run.
 
     Parameters
     ----------
     run
         A committed run.
+    before
+        Those of an earlier state of its store: the vertices that they name are not looked up again.
 
     Returns
     -------
@@ -39,14 +41,14 @@ def findings_of(run: Run) -> pl.DataFrame:
         Rows of `FINDING`; beside them ``t_ns``, the instant of the vertex that a finding names, and ``at_epoch``, its
         epoch, or the one with which an alert begins. O(findings + alerts).
     """
-    built, alerts = _built(run), _alerts(run)
+    built, alerts = _built(run, before), _alerts(run)
     columns = [*FINDING.columns, "t_ns", "at_epoch"]
     nothing = [pl.lit(None, kind).alias(name) for name, kind in _OF_ALERTS.items()]
     findings = built.with_columns(*nothing, pl.col("observed", "limit").cast(pl.Float64)).select(columns)
     return findings if alerts is None else pl.concat([findings, alerts.select(columns)], how="vertical_relaxed")
 
 
-def _built(run: Run) -> pl.DataFrame:
+def _built(run: Run, before: pl.DataFrame | None) -> pl.DataFrame:
     """Return the findings of the build, each with an ``id`` made of what it says."""
     rows = run.scan("findings").select(PAG_FINDINGS.names).collect()
     times_seen: dict[str, int] = {}
@@ -56,13 +58,21 @@ def _built(run: Run) -> pl.DataFrame:
         times_seen[digest] = times_seen.get(digest, 0) + 1
         # Findings with equal content get a number to tell them apart.
         ids.append(digest if times_seen[digest] == 1 else f"{digest}-{times_seen[digest]}")
-    vertices = run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
     finding_rows = rows.with_columns(id=pl.Series(ids, dtype=pl.String))
-    if not rows["vertex"].count():
-        null = pl.lit(None, pl.Int64)
-        return finding_rows.with_columns(t_ns=null, at_epoch=null)
-    named_vertices = vertices.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
-    return finding_rows.join(named_vertices, on="vertex", how="left", maintain_order="left")
+    return finding_rows.join(_named(run, rows["vertex"], before), on="vertex", how="left", maintain_order="left")
+
+
+def _named(run: Run, vertices: pl.Series, before: pl.DataFrame | None) -> pl.DataFrame:
+    """Return when the vertices were that findings name, and in which epoch: ``vertex``, ``t_ns`` and ``at_epoch``."""
+    known = pl.DataFrame(schema={"vertex": pl.Int64, "t_ns": pl.Int64, "at_epoch": pl.Int64})
+    if before is not None:
+        known = before.drop_nulls(["vertex", "t_ns"]).select(known.columns).unique("vertex")
+    wanted = vertices.drop_nulls().unique()
+    unknown = wanted.filter(~wanted.is_in(known["vertex"].implode()))
+    if not unknown.len():
+        return known
+    found = run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
+    return pl.concat([known, found.filter(pl.col("vertex").is_in(unknown.implode())).collect()])
 
 
 def _alerts(run: Run) -> pl.DataFrame | None:

@@ -9,8 +9,8 @@ export.
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
@@ -28,7 +28,9 @@ from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.load_steps import describe, prepare_schema
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.retention import KeepDetail, trim
+from pag_graph.sinks.neo4j.told import Told
 from pag_graph.sinks.neo4j.writer import Writer, patiently
+from pag_graph.store.awaited import Awaited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +47,8 @@ LOOK_EVERY_S = 0.25
 """How often to ask the store for a new commit."""
 MAX_LAG_S = 30.0
 """For how long answered epochs may wait before new ones are loaded with less detail."""
+LOGS_EVERY_S = 60.0
+"""How often workers learn which files hold their events: lists that grow with the trace, and that few ask for."""
 _NONE = 2**62
 """No epoch is after this one."""
 _CAUGHT_UP = 1 / 3
@@ -129,8 +133,11 @@ def follow_store(
         driver.verify_connectivity()
         prepare_schema(driver)
         lanes = options.load.sessions or loader.default_sessions()
-        with leases.held(driver, run_id, lanes=lanes, lease_s=options.load.lease_s) as lease:
-            following = _Following(run, driver, lease, options, progress or silent)
+        with (
+            Awaited(path) as awaited,
+            leases.held(driver, run_id, lanes=lanes, lease_s=options.load.lease_s) as lease,
+        ):
+            following = _Following(run, driver, lease, options, progress or silent, awaited)
             # As long as anybody refers to a state of the store, nothing of it and after it is cleaned away.
             del run
             ending = following.go(stop)
@@ -180,9 +187,20 @@ class _Following:
     """A store that is followed."""
 
     def __init__(
-        self, run: Run, driver: neo4j.Driver, lease: Lease, options: FollowOptions, progress: Progress
+        self,
+        run: Run,
+        driver: neo4j.Driver,
+        lease: Lease,
+        options: FollowOptions,
+        progress: Progress,
+        awaited: Awaited,
     ) -> None:
-        self.driver, self.lease, self.options, self.progress = driver, lease, options, progress
+        self.driver, self.lease, self.options, self.progress, self._awaited = driver, lease, options, progress, awaited
+        self._told = Told()
+        self._waiting: deque[tuple[int, float | None]] = deque()
+        """For states that were looked at: their last answered epoch, and since when it may have been so; None: it was
+        when following began."""
+        self._looked: float | None = None
         self._look_at(run)
         self.by_detail: dict[Detail, int] = {}
         self.max_lag_s = 0.0
@@ -195,10 +213,9 @@ class _Following:
         """Removed epochs that do not count as missed."""
         self._untrimmed: int | None = None
         """Epochs that were loaded since detail was last taken from some; None: not looked at yet."""
-        self._told: int | None = None
-        """Version of the store's alerts that the database has; None: nobody knows."""
+        self._logs_told: tuple[str, float] | None = None
+        """For which commit all was told that is known of the run, and when; None: not yet."""
         self._pace = Pace(options.load.detail, options.max_lag_s)
-        self._waiting_since: float | None = None
         self._writer = Writer(driver, lease)
 
     def go(self, stop: Event | None) -> Literal["complete", "idle", "stopped"]:
@@ -209,15 +226,18 @@ class _Following:
             left = self._step()
             if left:
                 self._trim(exactly=False)
+                self._tell(at_once=False)
                 news = time.monotonic()
+                if news - self._asked > self.options.max_lag_s * _CAUGHT_UP:
+                    self._newer(with_all=True)
                 continue
-            self._tell()
             until = self.options.until
             ending: Literal["complete", "idle"] | None = None
             if until.complete and self._complete:
                 ending = "complete"
             elif until.idle_s is not None and time.monotonic() - news > until.idle_s:
                 ending = "idle"
+            self._tell(at_once=ending is not None)
             if ending is not None:
                 self._trim(exactly=True)
                 return ending
@@ -238,15 +258,23 @@ class _Following:
         loaded = self._passed + sum(epoch <= removed.last_epoch for epoch in self._there)
         return removed.epochs - loaded - self._missing_before
 
-    def _tell(self) -> None:
-        """Bring the alerts up to date that came without an epoch."""
-        version = self.run.info.versions.get("alerts")
-        if version is None or version == self._told:
+    def _tell(self, *, at_once: bool) -> None:
+        """Bring up to date what is known of the run and came without an epoch, such as alerts; logs now and then."""
+        commit = self.run.info.commit_id
+        told_commit, told_at = self._logs_told or (None, 0.0)
+        logs = told_commit != commit and (at_once or told_commit is None or time.monotonic() - told_at > LOGS_EVERY_S)
+        # Of a run that shows nothing there is nothing to be told but alerts.
+        is_worthwhile = self._there or self.run.info.versions.get("alerts") is not None
+        if not is_worthwhile or (not logs and self._told.has(self.run)):
             return
-        reader = Reader(self.run, self.options.load.labels)
-        tell = partial(describe, self._writer, reader, self.options.load.batch_rows)
+
+        def tell() -> None:
+            describe(self._writer, self._reader, self.options.load.batch_rows, logs=logs)
+            self._told.arrived(self.run)
+
         patiently(tell, self.options.load.patience_s, self._writer)
-        self._told = version
+        if logs:
+            self._logs_told = commit, time.monotonic()
 
     def _trim(self, *, exactly: bool) -> None:
         """Take detail from epochs that have more than they shall; not looked for where they must be too few."""
@@ -261,14 +289,30 @@ class _Following:
         """Take a state of the store, and say whether the log has ended, all of which is built."""
         kept = saved.load(run.info)
         self.run, self._complete = run, kept is None or kept.complete
+        self._reader = Reader(run, self.options.load.labels, self._told)
+        self._fresh_epochs: pl.DataFrame | None = None
+        """Answered epochs of this state that are to be there and are not; None: not looked at yet."""
+        self._last_answered = max(self._answered()["epoch"].tail(1), default=-1)
+        self._waiting.append((self._last_answered, self._looked))
+        self._looked = self._asked = time.monotonic()
 
-    def _newer(self) -> bool:
-        """Look for a later state of the store."""
+    def _newer(self, *, with_all: bool = False) -> bool:
+        """Look for a later state of the store, and go on from it; `with_all`: if it has all that is to be loaded."""
         latest = Run(self.run.info.path)
+        self._asked = time.monotonic()
         newer = latest.info.versions["epochs"] > self.run.info.versions["epochs"]
-        if newer:
+        if not newer:
+            self._looked = self._asked
+        elif with_all and self._has_lost(latest):
+            return False
+        else:
             self._look_at(latest)
         return newer
+
+    def _has_lost(self, latest: Run) -> bool:
+        """Say whether epochs that are to be loaded are no longer in a later state."""
+        removed, fresh = latest.info.removed, self._fresh_epochs
+        return removed is not None and fresh is not None and bool((fresh["epoch"] <= removed.last_epoch).any())
 
     def _step(self) -> bool:
         """Load some of the epochs that are answered and not there; say whether there were any."""
@@ -289,11 +333,13 @@ class _Following:
             # What the store no longer has stays as it is.
             changed = {epoch for epoch, most in highest.items() if most >= first_open} & {*self.run.epochs["epoch"]}
         fresh = self._fresh(self._there)
+        self._awaited.since(fresh[0] if fresh else self._last_answered + 1)
         if not (fresh or changed):
-            self._waiting_since = None
             return False
-        self._load(sorted({*fresh, *changed}))
+        self._load(sorted({*fresh, *changed}), self._lag_s(fresh))
         self._there.update(fresh)
+        if self._fresh_epochs is not None:
+            self._fresh_epochs = self._fresh_epochs.slice(len(fresh))
         if len(self._there) > 2 * self.run.epochs.height:
             # The store keeps the latest epochs alone; older ones cannot come again.
             count = len(self._there)
@@ -303,11 +349,27 @@ class _Following:
 
     def _fresh(self, there: set[int]) -> list[int]:
         """Return the first answered epochs that are to be there and are not: as many as are loaded together."""
-        rows = self._answered()
-        rows = rows.filter(pl.Series([self.options.keep.most(place) is not None for place in self._places(rows)]))
-        rows = rows.filter(~pl.col("epoch").is_in(list(there)))
+        if self._fresh_epochs is None:
+            rows = self._answered()
+            if (most_epochs := self.options.keep.epochs) is not None:
+                rows = rows.tail(most_epochs)
+            lacking = {*rows["epoch"]} - there
+            self._fresh_epochs = rows.filter(pl.col("epoch").is_in(sorted(lacking)))
+        rows = self._fresh_epochs
         before = pl.col("edges").cum_sum() - pl.col("edges")
         return rows.filter(before < self.options.load.group_edges)["epoch"].to_list()
+
+    def _lag_s(self, fresh: list[int]) -> float:
+        """Return for how long the first of some epochs may have waited: since the look before the one that found it."""
+        while self._waiting and (not fresh or self._waiting[0][0] < fresh[0]):
+            self._waiting.popleft()
+        if not self._waiting:
+            return 0.0
+        now = time.monotonic()
+        last, since = self._waiting[0]
+        if since is None:
+            self._waiting[0] = last, now
+        return now - (now if since is None else since)
 
     def _answered(self) -> pl.DataFrame:
         """Return the epochs that are answered, ascending: ``epoch`` and ``edges``."""
@@ -316,21 +378,12 @@ class _Following:
             return rows
         return rows.filter(pl.col("epoch") <= self.run.info.run["last_answered_epoch"])
 
-    @staticmethod
-    def _places(rows: pl.DataFrame) -> range:
-        """Return how many later epochs each has."""
-        return range(rows.height - 1, -1, -1)
-
     def _most(self, epoch: int) -> Detail:
         """Return the most detail that an epoch keeps, as things are."""
         later = self._answered().filter(pl.col("epoch") > epoch).height
         return self.options.keep.most(later) or Detail.SUMMARY
 
-    def _load(self, epochs: list[int]) -> None:
-        now = time.monotonic()
-        if self._waiting_since is None:
-            self._waiting_since = now
-        lag_s = now - self._waiting_since
+    def _load(self, epochs: list[int], lag_s: float) -> None:
         self.max_lag_s = max(self.max_lag_s, lag_s)
         self._pace.heed(lag_s)
         # What is loaded to be removed again at once costs time alone.
@@ -351,7 +404,7 @@ class _Following:
             epochs=epochs,
             options=replace(self.options.load, detail=detail),
             progress=self.progress,
-            held=loader.Held(self.lease, ((load_query("load/followed").text, mark),)),
+            held=loader.Held(self.lease, self._reader, ((load_query("load/followed").text, mark),)),
         )
         self.by_detail[detail] = self.by_detail.get(detail, 0) + len(done.epochs)
         if self._untrimmed is not None:

@@ -132,7 +132,7 @@ def _schema_name(text: str) -> str:
     return name[1]
 
 
-def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
+def describe(writer: Writer, reader: Reader, batch_rows: int, *, logs: bool = True) -> None:
     """Write what is known of the run beside its epochs: what it was made of, workers, operators, channels, findings.
 
     Parameters
@@ -140,16 +140,19 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
     writer
         Writes the run, which is made if it is not there.
     reader
-        Of the run. Findings that its store no longer has are removed from the database.
+        Of the run. Findings that its store no longer has are removed from the database. What the database has according
+        to `Reader.told` is not written again; whoever commits what is written says so with `Told.arrived`.
     batch_rows
         Most rows of a transaction; small tables share one.
+    logs
+        Whether workers have to know where the trace's files hold their events: lists that grow with the trace.
 
     Raises
     ------
     Neo4jError
         If another load of the run has taken over.
     """
-    run = reader.run
+    run, told = reader.run, reader.told
     described = run.info.run
     parameters = json.dumps(described["parameters"], sort_keys=True)
     origin = {
@@ -168,19 +171,28 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
         **reader.extent(),
         **{f"source_{name}": described["source"][name] for name in ("system", "version", "format")},
     }
-    jobs = {"run": reader.run_id, **origin, **reader.jobs().to_dict(as_series=False)}
-    writer.write_all([(query.text, values), (load_query("load/jobs").text, jobs)])
-    connected = run.channels.drop_nulls(["source_operator", "target_operator"])
-    findings = reader.findings
+    statements: list[tuple[str, Mapping[str, Any]]] = [(query.text, values)]
+    if jobs := told.new_jobs(run):
+        by_column = pl.DataFrame(jobs, infer_schema_length=None).to_dict(as_series=False)
+        statements.append((load_query("load/jobs").text, {"run": reader.run_id, **origin, **by_column}))
+    writer.write_all(statements)
+    findings, knows_findings = reader.findings, told.knows("findings")
+    gone = told.gone("findings", findings, "id")
+    new_findings = told.news("findings", findings)
     tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
-        (WORKER, reader.workers()),
-        (OPERATOR, run.operators),
-        (FEEDS, connected),
-        (FINDING, findings),
+        (OPERATOR, told.news("operators", run.operators)),
+        (FEEDS, told.news("channels", run.channels.drop_nulls(["source_operator", "target_operator"]))),
+        (FINDING, new_findings),
     ]
+    if logs or not told.knows("workers"):
+        tables.insert(0, (WORKER, told.news("workers", reader.workers())))
     writer.merge_all(tables, batch_rows)
-    writer.write(load_query("load/findings_of_run").text, {"run": reader.run_id, "id": findings["id"].to_list()})
-    alerts = findings.filter(pl.col("finding") == ALERT)["id"].to_list()
+    of_run = {"run": reader.run_id, "id": new_findings["id"].to_list()}
+    if not knows_findings:
+        writer.write(load_query("load/findings_of_run").text, of_run)
+    elif gone or of_run["id"]:
+        writer.write(load_query("load/findings_changed").text, {**of_run, "gone": gone})
+    alerts = new_findings.filter(pl.col("finding") == ALERT)["id"].to_list()
     if alerts:
         writer.write(load_query("load/alerts").text, {"run": reader.run_id, "id": alerts})
 

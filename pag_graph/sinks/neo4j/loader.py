@@ -94,9 +94,12 @@ class LoadReport:
 
 
 class Held(NamedTuple):
-    """The right to write a run, of a caller that loads again and again."""
+    """What a caller has that loads again and again."""
 
     lease: Lease
+    """The right to write the run; the database has been prepared for it (`prepare_schema`)."""
+    reader: Reader
+    """Of the run."""
     beside: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """Queries that belong into the transaction which shows epochs."""
 
@@ -152,7 +155,8 @@ def load_run(
     progress
         Called with (label, done, all), in rows.
     held
-        The right to write the run, where the caller has it.
+        The right to write the run, where the caller has it. Then the run is described where the database may lack
+        something of that; the caller has to do so in the end (`describe`).
 
     Returns
     -------
@@ -168,7 +172,8 @@ def load_run(
     Neo4jError
         If the server cannot be reached, refuses the login or refuses to write; or if another load of the run took over.
     """
-    return _Load(run, driver, options or LoadOptions(), progress or silent).load(epochs, again=again, held=held)
+    reader = None if held is None else held.reader
+    return _Load(run, driver, options or LoadOptions(), progress or silent, reader).load(epochs, again=again, held=held)
 
 
 def load_on_engine(
@@ -275,13 +280,15 @@ def state(driver: neo4j.Driver, run: Run, since: int = _ALL) -> list[dict[str, A
 class _Load:
     """One load of a run."""
 
-    def __init__(self, run: Run, driver: neo4j.Driver, options: LoadOptions, progress: Progress) -> None:
+    def __init__(
+        self, run: Run, driver: neo4j.Driver, options: LoadOptions, progress: Progress, reader: Reader | None = None
+    ) -> None:
         self.run = run
         self.driver = driver
         self.options = options
         self.progress = progress
         self.run_id = str(run.info.run["run_id"])
-        self.reader = Reader(run, options.labels)
+        self.reader = reader or Reader(run, options.labels)
         self._exchanged: Content | None = None
 
     def load(
@@ -295,14 +302,15 @@ class _Load:
         began = time.monotonic()
         store_epochs = self.run.epochs["epoch"].to_list()
         epoch_ids = store_epochs if epochs is None else sorted(set(epochs))
-        windows = {epoch: self.run.window(epoch=epoch) for epoch in epoch_ids}
+        windows = self._windows(epoch_ids)
         sessions = self.options.sessions or default_sessions()
         # The first lane is this process' own; every task has one.
         lanes = sessions if on is None else len(epoch_ids) + 1
         with plain_errors(f"load run {self.run_id}"):
             # A wrong address is told at once; later on, a server that is away may come back, and is waited for.
-            self.driver.verify_connectivity()
-            prepare_schema(self.driver)
+            if held is None:
+                self.driver.verify_connectivity()
+                prepare_schema(self.driver)
             lease_context = leases.held(
                 self.driver, self.run_id, lanes=lanes, lease_s=self.options.lease_s, on_wait=self._waiting
             )
@@ -311,10 +319,10 @@ class _Load:
                 writer.beside = () if held is None else held.beside
                 # A follower loads often, and needs only the epochs from the first one to load on.
                 since = _ALL if held is None else min(epoch_ids, default=_ALL)
-                prepare = partial(self._prepare, writer, epoch_ids, since)
+                prepare = partial(self._prepare, writer, windows, since, logs=held is None)
                 details, hidden = patiently(prepare, self.options.patience_s, writer)
                 exchanged = {window.epoch for window in self._exchanged.windows} if self._exchanged else set()
-                skipped = tuple(
+                skipped = {
                     epoch
                     for epoch in epoch_ids
                     if not again
@@ -322,7 +330,7 @@ class _Load:
                     and epoch in details
                     and epoch not in hidden
                     and details[epoch].covers(self.options.detail)
-                )
+                }
                 loaded = [epoch for epoch in epoch_ids if epoch not in skipped]
                 missing = [epoch for epoch in loaded if epoch not in exchanged]
                 groups = self._groups([windows[epoch] for epoch in missing], details, self.options.group_edges)
@@ -340,7 +348,7 @@ class _Load:
             run=self.run_id,
             detail=self.options.detail,
             epochs=tuple(loaded),
-            skipped=skipped,
+            skipped=tuple(sorted(skipped)),
             unpublished=tuple(sorted(hidden.difference(loaded))),
             **counts.values,
             seconds=time.monotonic() - began,
@@ -349,7 +357,15 @@ class _Load:
     def _waiting(self, left_s: float) -> None:
         self.progress("wait for another load of this run", 0, max(round(left_s), 1))
 
-    def _prepare(self, writer: Writer, epoch_ids: Sequence[int], since: int) -> tuple[dict[int, Detail], set[int]]:
+    def _windows(self, epochs: Sequence[int]) -> dict[int, Window]:
+        """Return the windows of epochs, by number."""
+        windows = {window.epoch: window for window in self.run.windows(epochs)}
+        # Where there is no such epoch, this says which there are.
+        return {epoch: windows.get(epoch) or self.run.window(epoch=epoch) for epoch in epochs}
+
+    def _prepare(
+        self, writer: Writer, windows: Mapping[int, Window], since: int, *, logs: bool
+    ) -> tuple[dict[int, Detail], set[int]]:
         """Bring the run up to date; return the details of epochs that are there, and those of them that are hidden."""
         rows = state(self.driver, self.run, since)
         before = {epoch for epoch, shown in listed(rows, "epochs", "published") if shown}
@@ -357,24 +373,26 @@ class _Load:
             self.run.info.run["last_closed_epoch"],
             self.run.info.events,
         ):
-            self._revise(writer, rows, epoch_ids)
+            self._revise(writer, rows, windows)
             rows = state(self.driver, self.run, since)
-        describe(writer, self.reader, self.options.batch_rows)
+        if logs or not self.reader.told.has(self.run):
+            describe(writer, self.reader, self.options.batch_rows, logs=logs)
+            self.reader.told.arrived(self.run)
         details = {epoch: Detail(detail) for epoch, detail in listed(rows, "epochs", "details") if detail}
         shown = {epoch for epoch, published in listed(rows, "epochs", "published") if published}
         return details, (before | details.keys()) - shown
 
-    def _revise(self, writer: Writer, rows: Sequence[Mapping[str, Any]], epoch_ids: Sequence[int]) -> None:
+    def _revise(self, writer: Writer, rows: Sequence[Mapping[str, Any]], windows: Mapping[int, Window]) -> None:
         """Exchange or take back what may have changed since the run was loaded from another state of its store."""
         open_epoch = min(int(rows[0]["last_closed_epoch"]), int(self.run.info.run["last_closed_epoch"])) + 1
         changed = {
             epoch: Detail(detail)
             for epoch, detail, published, highest in listed(rows, "epochs", "details", "published", "highest")
-            if published and detail and epoch in epoch_ids and highest >= open_epoch
+            if published and detail and epoch in windows and highest >= open_epoch
         }
         retraction = Retraction.of(writer, self.run.info, open_epoch)
         limit = self.options.exchange_edges
-        groups = self._groups([self.run.window(epoch=epoch) for epoch in changed], changed, limit)
+        groups = self._groups([windows[epoch] for epoch in changed], changed, limit)
         edges = self.run.epochs.filter(pl.col("epoch").is_in(list(changed)))["edges"].sum()
         if len(groups) == 1 and edges <= limit:
             self._exchanged = self.reader.read(groups[0].windows, groups[0].detail)

@@ -83,6 +83,11 @@ class KeepDetail(NamedTuple):
             return list(Detail)[-1]
         return next((detail for detail, count in self.steps if count is None or place < count), None)
 
+    @property
+    def epochs(self) -> int | None:
+        """How many of the latest epochs are there in any detail; None: all."""
+        return self.steps[-1][1] if self.steps else None
+
     def due(self, details: Mapping[int, Detail], *, exactly: bool) -> dict[int, Detail | None]:
         """Return the epochs that have more than they shall, and what they shall have.
 

@@ -192,7 +192,7 @@ def exchange(writer: Writer, reader: Reader, content: Content, retraction: Retra
     transaction = OneTransaction(writer)
     for name in ("load/unpublish", "load/retract_marks", *_TAKE_BACK, "load/retract_epochs"):
         transaction.write(*retraction.statement(name, writer.run_id, _ALL))
-    describe(transaction, reader, batch_rows)
+    describe(transaction, reader, batch_rows, logs=False)
     begin(transaction, content)
     gone = Gone(retraction.open_epoch, retraction.kept_events)
     sync = EventSync(reader.run, transaction, content, batch_rows, gone=gone)
@@ -202,6 +202,7 @@ def exchange(writer: Writer, reader: Reader, content: Content, retraction: Retra
     write_summary(transaction, content, batch_rows, _unseen)
     publish(transaction, content)
     transaction.commit()
+    reader.told.arrived(reader.run)
 
 
 def _unseen(rows: int) -> None:

@@ -14,11 +14,13 @@ from pag_graph import api
 from pag_graph.api.standing import standings
 from pag_graph.builder.commit import commit_removal
 from pag_graph.builder.follow import Follower
+from pag_graph.engines.following import Following, Until
 from pag_graph.errors import InvalidParameterError, StoreError, UnsupportedPlanError
 from pag_graph.store import compaction, retention
+from pag_graph.store.awaited import Awaited
 from pag_graph.store.check import check_store
 from pag_graph.store.compaction import Compaction
-from pag_graph.store.delta import open_store
+from pag_graph.store.delta import LIVE, open_store
 from pag_graph.store.delta_log import versions
 from pag_graph.store.leftovers import vacuum
 from pag_graph.store.parts import check_parts
@@ -104,6 +106,39 @@ def test_a_follower_commits_while_files_are_written(tmp_path: Path, monkeypatch:
     assert all(seen)
     assert len(rows(kept, "epochs")) <= 5
     assert not check_store(kept).damaged
+
+
+def test_what_another_process_has_to_read_stays_up_to_a_bound(tmp_path: Path) -> None:
+    growing, store = GrowingTrace(rounds(40), tmp_path / "trace"), tmp_path / "store"
+
+    def kept_at(epoch: int) -> list[int]:
+        growing.write_until(epoch)
+        done = Following(growing.path, store, commit_every_s=0, until=Until(idle_s=0.0), keep=Keep(epochs=4)).run()
+        assert done.store is not None
+        last = int(done.store.run["last_answered_epoch"])
+        return sorted(row["epoch"] - last for row in rows(done.store, "epochs") if row["epoch"] <= last)
+
+    latest = [-3, -2, -1, 0]
+    assert kept_at(6) == latest
+    with Awaited(store) as awaited:
+        # It has not said from where on: all of them stay, up to twice as many as are kept.
+        assert kept_at(9) == [*range(-6, 1)]
+        assert kept_at(20) == [*range(-7, 1)]
+        awaited.since(16)
+        assert kept_at(21) == [*range(16 - 20, 1)]
+        awaited.since(1_000)
+        assert kept_at(22) == latest
+        awaited.since(0)
+        # Another one, that needs less.
+        with Awaited(store) as other:
+            other.since(1_000)
+            assert len(kept_at(24)) > len(latest)
+    assert kept_at(25) == latest
+    # What a process that was killed has left holds nothing, and goes.
+    left = store / LIVE / "awaited" / "left"
+    left.write_text("0")
+    assert kept_at(30) == latest
+    assert not [*left.parent.iterdir()]
 
 
 @pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError])
