@@ -117,7 +117,7 @@ class Advice(Report):
     """Why nothing is proposed, or nothing more; None where there is anything to try."""
     flags: tuple[str, ...]
     """What to know of all numbers: ``transfer_assumed``, ``not_replayed``, ``search_limit``, ``coverage``,
-    ``cores_shared``, ``pipeline_assumed``, ``no_traffic``."""
+    ``cores_shared``, ``pipeline_assumed``, ``division_assumed``, ``no_traffic``."""
 
     def headline(self) -> str:
         """Return what a person reads before the rows."""
@@ -284,6 +284,9 @@ def _flags(
         "not_replayed": replay is None and bool(plan.options),
         "transfer_assumed": replay is not None and transfer is None and replay.transfer_assumed,
         "pipeline_assumed": "pipeline_assumed" in port_flags,
+        "division_assumed": (
+            replay is not None and replay.division_assumed and any(option.kind == "widen" for option in plan.options)
+        ),
         "no_traffic": "no_traffic" in port_flags,
     }
     return tuple(flag for flag, holds in flags.items() if holds)

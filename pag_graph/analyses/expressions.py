@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import narwhals.stable.v2 as nw
 import polars as pl
 
+from pag_graph.analyses.view import where
 from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType, EpochRole
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.units import printable
@@ -205,6 +207,29 @@ def peer_frame(run: Run) -> pl.DataFrame:
     return pl.DataFrame({"worker": run.workers, "group": [run.peers[w] for w in run.workers]}, schema=schema)
 
 
+def presence() -> dict[str, nw.Expr]:
+    """Return what says of local edges how long their worker is there, and how much of that is known.
+
+    Returns
+    -------
+    dict
+        ``inside_ns`` and ``unknown_ns``, which is as long where the edge is `unknown`, else 0: columns of a selection,
+        to be summed. Needs ``type`` and ``inside_ns``.
+    """
+    return {"inside_ns": nw.col("inside_ns"), "unknown_ns": where(nw.col("type") == UNKNOWN, "inside_ns")}
+
+
+def is_recorded() -> pl.Expr:
+    """Return whether anything is recorded of a worker: not all its time is `unknown`.
+
+    Returns
+    -------
+    Expr
+        Boolean; needs sums of what `presence` gives. In a window without length nobody has time that could be unknown.
+    """
+    return (pl.col("unknown_ns") < pl.col("inside_ns")) | (pl.col("unknown_ns") == 0)
+
+
 def peers_there(view: View, there: pl.DataFrame) -> pl.DataFrame:
     """Return which of the workers that are there in a window can be compared (`docs/model.md`, who with whom).
 
@@ -214,7 +239,7 @@ def peers_there(view: View, there: pl.DataFrame) -> pl.DataFrame:
         Of any run.
     there
         Sums over the local edges that show their worker (`View.shows_worker`), as a whole or in parts: ``window``,
-        ``worker``, ``inside_ns``, and ``unknown_ns``, how much of it is `unknown`.
+        ``worker`` and what `presence` gives.
 
     Returns
     -------
@@ -227,9 +252,7 @@ def peers_there(view: View, there: pl.DataFrame) -> pl.DataFrame:
     if view.run.epochs_are_islands:
         return view.spans.select("window").join(peers, how="cross")
     times = there.group_by("window", "worker").agg(pl.col("inside_ns", "unknown_ns").sum())
-    # In a window without length nobody has any time that could be unknown.
-    is_known = (pl.col("unknown_ns") < pl.col("inside_ns")) | (pl.col("unknown_ns") == 0)
-    return times.filter(is_known).select("window", "worker").join(peers, on="worker")
+    return times.filter(is_recorded()).select("window", "worker").join(peers, on="worker")
 
 
 def rounds(run: Run) -> pl.DataFrame:

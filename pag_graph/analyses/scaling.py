@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses import profile
-from pag_graph.analyses.expressions import operator_names, share_of
+from pag_graph.analyses.expressions import is_recorded, operator_names, presence, share_of
 from pag_graph.analyses.reports import Report
 from pag_graph.analyses.result_tables import typed_table
 from pag_graph.analyses.view import View, end_ns
@@ -45,7 +45,8 @@ class Scaling(Report):
     """Rows of `SCALING`."""
     runs: tuple[dict[str, Any], ...]
     """Per run, by number of workers and then as given: ``store``, ``run_id``, ``workers`` (that were there at once, at
-    most), ``mean_workers`` and ``path_ns``, all of the rounds that are compared."""
+    most), ``mean_workers``, ``unrecorded`` (workers that are not counted, as nothing is recorded of them) and
+    ``path_ns``, all of the rounds that are compared."""
     rounds: tuple[int, ...]
     """Epochs of the rounds that all runs have, which are compared."""
     left_out: int
@@ -87,6 +88,8 @@ class Scaling(Report):
             )
         if self.cores is None:
             lines.append("No trace says how many cores there were: give --cores, so that it is said who lacked one.")
+        if unrecorded := [f"{run['unrecorded']} of {run['store']}" for run in self.runs if run["unrecorded"]]:
+            lines.append(f"Workers of which nothing is recorded in these rounds do not count: {', '.join(unrecorded)}.")
         if self.strange:
             lines.append(f"Not the same program? Operators that not all runs have: {', '.join(self.strange)}.")
         return "\n".join(lines)
@@ -137,7 +140,8 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
     Notes
     -----
     Compared are the rounds that all runs have: their paths are as long as the rounds, so the times of a division add
-    up to the length of these rounds. A key that is not on a run's path counts as 0 there. `ideal_ns` is the mean of the
+    up to the length of these rounds. A key that is not on a run's path counts as 0 there. A worker whose whole time in
+    all of these rounds is `unknown` counts as none, unless all do. `ideal_ns` is the mean of the
     fewest workers, divided by how many times as many there are. The deviation is that of a sample (n - 1). O(paths).
     """
     _check(runs, n, cores)
@@ -187,7 +191,11 @@ def _operators(run: Run) -> list[dict[str, Any]]:
 def _facts(run: Run, windows: Sequence[Window]) -> dict[str, Any]:
     """Return what is said of a run, over some of its rounds."""
     path_ns = sum(window.span_ns for window in windows)
-    lives = pl.concat([_lives(View(run=run, windows=stretch)) for stretch in run.stretches(windows)])
+    all_lives = pl.concat([_lives(View(run=run, windows=stretch)) for stretch in run.stretches(windows)])
+    times = all_lives.group_by("worker").agg(pl.col("inside_ns", "unknown_ns").sum())
+    lives = all_lives.join(times.filter(is_recorded()), on="worker", how="semi")
+    # Where nobody is recorded, nobody knows who worked.
+    lives = lives if lives.height else all_lives
     begins, ends = (np.sort(lives[name].to_numpy()) for name in ("begin_ns", "end_ns"))
     # Who ends in an instant makes room for who begins in it.
     at_once = np.searchsorted(begins, begins, side="right") - np.searchsorted(ends, begins, side="right")
@@ -198,19 +206,22 @@ def _facts(run: Run, windows: Sequence[Window]) -> dict[str, Any]:
         "run_id": run.info.run["run_id"],
         "workers": int(at_once.max()) if path_ns else there,
         "mean_workers": int((ends - begins).sum()) / path_ns if path_ns else float(there),
+        "unrecorded": all_lives["worker"].n_unique() - there,
         "path_ns": path_ns,
     }
 
 
 def _lives(view: View) -> pl.DataFrame:
-    """Return which part of its life each worker has in each window in which it is there."""
+    """Return which part of its life each worker has in each window in which it is there, and how much is known."""
     inside = view.local.filter(view.shows_worker).select(
         "window",
         "worker",
         begin_ns=nw.max_horizontal("start_ns", "window_start_ns"),
         end_ns=nw.min_horizontal(end_ns(), "window_end_ns"),
+        **presence(),
     )
-    return view.collect(inside.group_by("window", "worker").agg(nw.col("begin_ns").min(), nw.col("end_ns").max()))
+    sums = nw.col("inside_ns", "unknown_ns").sum()
+    return view.collect(inside.group_by("window", "worker").agg(nw.col("begin_ns").min(), nw.col("end_ns").max(), sums))
 
 
 def _path(run: Run, place: int, facts: Mapping[str, Any], windows: Sequence[Window]) -> pl.DataFrame:

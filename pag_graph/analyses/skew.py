@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.expressions import UNKNOWN, operator_names, peers_there
+from pag_graph.analyses.expressions import operator_names, peers_there, presence
 from pag_graph.analyses.view import where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
@@ -72,8 +72,7 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
             records=where(ended, "records"),
             activations=(read & ended).cast(nw.Int64),
             processing_ns=where(processing, "inside_ns"),
-            inside_ns=nw.col("inside_ns"),
-            unknown_ns=where(nw.col("type") == UNKNOWN, "inside_ns"),
+            **presence(),
         )
         .group_by(key)
         .agg(nw.col(*counts, "inside_ns", "unknown_ns").sum())

@@ -15,7 +15,7 @@ import polars as pl
 from pag_graph.analyses.blame import blame
 from pag_graph.analyses.critical_path import path_steps
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, WAITING, peers_there
+from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, WAITING, peers_there, presence
 from pag_graph.analyses.view import count_rows, where, worker_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
@@ -86,8 +86,7 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
             waiting_ns=where(nw.col("type") == WAITING, "inside_ns"),
             records=where(ended, "records"),
             telling=(ended & ~nw.col("records").is_null()).cast(nw.Int64),
-            inside_ns=nw.col("inside_ns"),
-            unknown_ns=where(nw.col("type") == UNKNOWN, "inside_ns"),
+            **presence(),
         )
         .group_by(key)
         .agg(nw.col("work_ns", "waiting_ns", "records", "telling", "inside_ns", "unknown_ns").sum())

@@ -222,7 +222,7 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
                 Option(
                     kind="widen",
                     operators={},
-                    threads={0: len(threads.busy)},
+                    threads={0: len(ports.work.recorded)},
                     new_threads=count,
                     utility=threads.even(count),
                     before=before,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from pag_graph.analyses.advising.completions import completions
+from pag_graph.analyses.advising.sharing import even_share, lives_of, operators_on_one_worker
 from pag_graph.kernels.replay import NEVER, Arcs, earliest, group_arcs
 from pag_graph.model.enums import COUNTED_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from pag_graph.analyses.advising.completions import Completions
     from pag_graph.analyses.advising.handed_over import Moved
+    from pag_graph.analyses.advising.sharing import Lives, OnOneWorker
     from pag_graph.analyses.advising.thread_work import ThreadWork
     from pag_graph.analyses.constraints import ConstraintGraph
     from pag_graph.graph.snapshot import Snapshot
@@ -85,8 +88,8 @@ class Replay:
     """The slowest message between workers by size: ``size`` (power of two of its records) and ``slowest_ns``."""
     work_ns: int
     """All counted time in the window."""
-    lives: I64
-    """Per thread that is there in the window: nanoseconds of its life inside of it, ascending."""
+    lives: Lives
+    """Of the threads that are there in the window."""
     cores: int | None
 
     @property
@@ -153,24 +156,22 @@ class Replay:
         -------
         Bound
             At least: the work of each worker gets less by as much as there are more workers, or by more where it has
-            more than its share. Probably: operators that more than one worker runs get less by as much everywhere, so
-            that skew stays. At most: as it was, for one key may have all the work. A worker counts as the part of the
-            longest life for which it is there, and its share is never more than its life. O(vertices + edges).
+            more than its share. Probably: operators get less by as much everywhere, so that skew stays, but for those
+            that one worker alone runs while another one is there. At most: as it was, for one key may have all the
+            work. A worker counts as the part of the longest life for which it is there, and its share is never more
+            than its life; one of which nothing is recorded counts as none. O(vertices + edges).
         """
         graph, base = self.graph, self.graph.base
-        work = np.where(self.counted, graph.duration, 0)
-        worker, operator = base.number("src") >> POSITION_BITS, base.number("operator")
+        work, worker = self._work, base.number("src") >> POSITION_BITS
         work_of_worker = np.bincount(worker, work, 1)
-        even_ns = _even_share(work_of_worker.sum(), self.lives, more)
-        longest_ns = self.lives.max(initial=1)
-        kept_share = self.lives.sum() / (self.lives.sum() + more * longest_ns)
+        even_ns = even_share(work_of_worker.sum(), self.lives, more)
+        kept_share = self.lives.all_ns / (self.lives.all_ns + more * self.lives.longest_ns)
         shares = np.minimum(
             kept_share, np.divide(even_ns, work_of_worker, out=np.ones_like(work_of_worker), where=work_of_worker > 0)
         )
         by_cores = -(-self.work_ns // self.cores) if self.cores else 0
-        pairs = np.unique(np.stack([operator, worker])[:, work > 0], axis=1)[0]
-        operators, runners = np.unique(pairs, return_counts=True)
-        divided = np.isin(operator, operators[(runners > 1) | (len(self.lives) == 1)]) & (operator >= 0)
+        operator = base.number("operator")
+        divided = (operator >= 0) & ~np.isin(operator, self._operators.alone)
 
         def replayed(share: F64) -> int:
             duration_left = graph.duration - np.rint(work * (1 - share)).astype(np.int64)
@@ -181,6 +182,20 @@ class Replay:
         high = max(predicted, graph.window.span_ns)
         moved = round(float(work_of_worker.sum()) * (1 - kept_share))
         return Bound(low, predicted, high, predicted, moved, by_cores > 0 and predicted == by_cores)
+
+    @property
+    def division_assumed(self) -> bool:
+        """Whether an operator ran on one worker, and only while no other was there: it may be divisible or not."""
+        return len(self._operators.unwitnessed) > 0
+
+    @cached_property
+    def _work(self) -> I64:
+        """Per row: nanoseconds of it that more workers may divide."""
+        return np.where(self.counted, self.graph.duration, 0)
+
+    @cached_property
+    def _operators(self) -> OnOneWorker:
+        return operators_on_one_worker(self.graph.base, self._work, self.lives)
 
     def _transfers(self, chains: _Chains, transfer: Transfer | None) -> tuple[F64, F64]:
         """Return per hand-over what it takes at least and at most."""
@@ -219,30 +234,9 @@ def port_replay(snapshot: Snapshot, graph: ConstraintGraph, work: ThreadWork, co
         wake_up_ns=nearest_rank(woken, 0.95) or 0,
         remote=messages.group_by("size").max().sort("size"),
         work_ns=sum(work.counted.values()),
-        lives=np.sort(np.array(list(work.life.values()), np.int64)),
+        lives=lives_of(snapshot, work),
         cores=cores,
     )
-
-
-def _even_share(work_ns: float, lives: I64, more: int) -> float:
-    """Return the least that the busiest thread has to do, if none works for longer than it lives.
-
-    Parameters
-    ----------
-    work_ns
-        What all have to do together.
-    lives
-        Per thread that was there: for how long, ascending.
-    more
-        How many new threads there are, at least one, which are there for as long as it takes.
-    """
-    left_ns, sharing = work_ns, len(lives) + more
-    for life_ns in lives.tolist():
-        if left_ns <= life_ns * sharing:
-            break
-        # It works all of its life, and the others have a larger share.
-        left_ns, sharing = left_ns - life_ns, sharing - 1
-    return left_ns / sharing
 
 
 def _sizes(records: I64) -> I64:

@@ -27,7 +27,8 @@ class Threads:
     below: Mapping[int, Mapping[int, float]]
     """Per operator that may get a port, and thread: the utilisation downstream of it, mu(o, t); absent where 0."""
     life: Mapping[int, float] = field(default_factory=dict)
-    """Per thread: its life as a share of the longest, which is that of a new thread; 1 where absent."""
+    """Per thread: its life as a share of the longest, which is that of a new thread; 1 where absent, 0 where nothing is
+    recorded of it."""
 
     def left(self, operator: int) -> dict[int, float]:
         """Return mu'(t) = mu(t) - mu(o, t) of all threads that run an operator, if a port takes it away from them."""

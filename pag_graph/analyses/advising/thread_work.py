@@ -104,10 +104,17 @@ class ThreadWork:
         """The longest life, which is that of a new thread; at least 1."""
         return max(self.life.values(), default=0) or 1
 
+    @cached_property
+    def recorded(self) -> tuple[int, ...]:
+        """Threads of which anything is recorded, ascending: their time is not all `unknown`."""
+        return tuple(worker for worker, life in self.life.items() if self.unknown[worker] < life)
+
     @property
     def life_shares(self) -> dict[int, float]:
-        """Per thread: its life as a share of the longest."""
-        return {worker: life / self.longest_ns for worker, life in self.life.items()}
+        """Per thread: its life as a share of the longest; 0 where nothing is recorded of it, as it may do nothing."""
+        return {
+            worker: life / self.longest_ns if worker in self.recorded else 0.0 for worker, life in self.life.items()
+        }
 
     @cached_property
     def counted(self) -> Mapping[int, int]:

@@ -357,6 +357,41 @@ def test_a_worker_that_is_born_late_leaves_more_to_a_new_one(tmp_path: Path) -> 
     assert wider["high_ns"] == 1000
 
 
+def test_who_is_not_recorded_in_a_window_is_no_worker_that_shares_the_work(tmp_path: Path) -> None:
+    """Nobody knows whether worker 2 did something, or was there to do it."""
+    known = [f"0 start 1 | 5 send 0>{number} | 1000 stop 1 | 1000 end | 1010 end" for number in range(2)]
+    two = built(draw(*known), tmp_path / "two", links={0: (1, 2)})
+    three = built(
+        draw(*known, "1000 end | 1005 start 1 | 1010 stop 1 | 1010 end"), tmp_path / "three", links={0: (1, 2)}
+    )
+    [expected], [wider] = ([row for row in rows(pag, epoch=0) if row["kind"] == "widen"] for pag in (two, three))
+    assert wider["utility"] == pytest.approx(2 / 3)
+    for name in ("threads", "utility", "moved_ns", "low_ns", "predicted_ns", "high_ns"):
+        assert wider[name] == expected[name], name
+    # It may have worked all the time.
+    assert (expected["reason"], wider["reason"]) == ("skew", "coverage")
+
+
+@pytest.mark.parametrize(
+    ("spawn", "begin", "predicted", "assumed"),
+    [("300 stop 2 | 350 spawn 1", 400, 654, True), ("200 spawn 1 | 300 stop 2", 250, 782, False)],
+)
+def test_who_was_alone_when_it_ran_an_operator_does_not_say_that_others_would_not(
+    tmp_path: Path, *, spawn: str, begin: int, predicted: int, assumed: bool
+) -> None:
+    """Operator 2 runs on worker 0 until 300, operator 1 on both workers; worker 1 comes before or after 300."""
+    first = f"0 start 2 | 5 send 0>0 | {spawn} | 400 start 1 | 405 send 0>1 | 1000 stop 1 | 1000 end"
+    second = f"{begin} start 1 | 450 send 0>0 | 1000 stop 1 | 1000 end"
+    pag = built(draw(first, second), tmp_path, links={0: (2, 1)})
+    [wider] = [row for row in rows(pag, epoch=0) if row["kind"] == "widen"]
+    # Of 1000 ns worker 0 spends 100 between operators; 1600/2600 or 1750/2750 of divided work stay.
+    share = 16 / 26 if assumed else 175 / 275
+    assert predicted == round(100 + share * 600 + (share * 300 if assumed else 300))
+    assert wider["predicted_ns"] == predicted
+    assert ("division_assumed" in pag.advise(epoch=0).flags) == assumed
+    assert "division_assumed" not in pag.advise(epoch=0, serial=[2]).flags
+
+
 def test_records_of_epochs_without_a_row_count_in_the_row_that_stands_for_them(tmp_path: Path) -> None:
     log = (
         "0 start 1 | 10 stop 1 | 100 end | 110 start 1 | 120 send 0>0 *8 | 130 stop 1 | 140 start 2 | 150 recv 0<0 *8"

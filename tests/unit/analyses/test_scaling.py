@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from pag_graph import api, samples
 from pag_graph.cli.app import app
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.model.enums import RuleSet
 from pag_graph.sinks.scaling import scaling_picture
 from pag_graph.testing.traces import draw
 
@@ -82,8 +83,10 @@ def test_rows_are_means_over_runs_of_sums_over_rounds_that_all_have(runs: list[P
     assert len(found) == len(study.table)
 
 
-def built(place: Path, name: str, *logs: str) -> Pag:
-    api.build(draw(*logs).write(place / f"{name}.trace", trace_id=name), place / f"{name}.pag", engine="local")
+def built(place: Path, name: str, *logs: str, rules: RuleSet = RuleSet.TIMELY) -> Pag:
+    api.build(
+        draw(*logs, rules=rules).write(place / f"{name}.trace", trace_id=name), place / f"{name}.pag", engine="local"
+    )
     return api.open(place / f"{name}.pag")
 
 
@@ -111,6 +114,21 @@ def test_of_workers_that_come_or_go_counts_the_time_for_which_they_are_there(tmp
     assert not any(row["over_cores"] for row in study.table.to_pylist())
     assert "2 workers (1.85 on average): 200 ns, 1.00 x as fast as 1 worker (ideal: 1.85 x)" in study.headline()
     assert scaling_picture(study).count("<title>ideal</title>") == 2
+
+
+def test_workers_of_which_nothing_is_recorded_in_the_rounds_share_nothing(tmp_path: Path) -> None:
+    works = "0 start 1 | 90 stop 1 | 100 end | 110 start 1 | {until} stop 1 | 200 end | 300 end"
+    one = built(tmp_path, "one", works.format(until=190), rules=RuleSet.STATED)
+    # Nobody says what worker 2 did in the rounds, only what it did later.
+    silent = "100 end | 200 end | 300 end | 310 start 1 | 320 stop 1"
+    logs = (works.format(until=150), works.format(until=140), silent)
+    two = built(tmp_path, "two", *logs, rules=RuleSet.STATED)
+    study = api.scaling([one, two])
+    assert [(run["workers"], run["mean_workers"], run["unrecorded"]) for run in study.runs] == [
+        (1, 1.0, 0),
+        (2, 2.0, 1),
+    ]
+    assert f"do not count: 1 of {two.run.info.path}." in study.headline()
 
 
 @pytest.mark.parametrize("n", [1, 2, 10])
