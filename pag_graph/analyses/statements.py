@@ -168,11 +168,7 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
             " depends on was in transfer."
         ),
         Cause.INPUT: lambda: f"there was no input for {share:.0%} of the time ({span}).",
-        Cause.UNKNOWN: lambda: (
-            f"the trace does not say what happened in {share:.0%} of the time ({span})."
-            if verdict.worker is None
-            else f"the trace does not say what {subject} did; {charged}."
-        ),
+        Cause.UNKNOWN: lambda: f"the trace does not say what {_unsaid(evidence, charged)}.",
         Cause.UNUSUAL: lambda: (
             f"the round is unusual: {span} longer than the median round, and longer than the rounds"
             " before it allow, though the workers are balanced. See the comparison."
@@ -194,6 +190,14 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
             time_ns=skewed["message_ns"],
             share=share,
         )
+
+
+def _unsaid(evidence: Evidence, charged: str) -> str:
+    """Say of what nothing is recorded: a part of the path, or all that a worker did."""
+    verdict = evidence.verdict
+    if verdict.worker is None:
+        return f"happened in {verdict.share:.0%} of the time ({duration(verdict.time_ns)})"
+    return f"{_worker(evidence, verdict.worker)} did; {charged}"
 
 
 def _held_up(evidence: Evidence) -> str:
