@@ -42,6 +42,7 @@ LOADER: Final = re.compile(r"^enumerate\(DataLoader\)#_(Multi|Single)Process")
 _BACKWARD: Final = re.compile(r"^(autograd::engine::evaluate_function|torch::autograd::)|Backward\d*$")
 """What autograd runs: its engine says so since 2022, before that the names of its functions do."""
 _ONE_END: Final = "flows with one end"
+_BACKWARDS: Final = "flows that end before they begin"
 _ONE_THREAD: Final = "flows within a thread"
 _ENGINE: Final = "run_backward"
 """In the name of the frame in which Python calls autograd's engine."""
@@ -147,10 +148,11 @@ def write_flows(rank: Rank, spans: Spans) -> Counter[str]:
     Returns
     -------
     Counter
-        How many flow events are part of no message, by reason: begin or end is absent, or its thread does nothing; or
-        begin and end are of one thread, and the end is counted.
+        How many flow events are part of no message, by reason: begin or end is absent, or its thread does nothing; the
+        end comes before the begin, and both are counted; or begin and end are of one thread, and the end is counted.
     """
     lost: Counter[str] = Counter()
+    ends: Counter[str] = Counter()
     open_flows: dict[str, tuple[int, int, bool]] = {}
     for phase, flow, thread, t in sorted(rank.log.flows, key=lambda flow_event: (flow_event[3], flow_event[0] != "s")):
         worker = rank.thread_workers.get(thread, -1)
@@ -158,14 +160,20 @@ def write_flows(rank: Rank, spans: Spans) -> Counter[str]:
         if phase == "s" or before is None:
             # A begin that comes instead of the end that was awaited; or an event without its other end, or thread.
             lost[_ONE_END] += before is not None and not before[2]
-            lost[_ONE_END] += phase != "s" or worker < 0
+            if phase == "f" and worker >= 0:
+                ends[flow] += 1
+            else:
+                lost[_ONE_END] += phase != "s" or worker < 0
         elif before[0] == worker:
             lost[_ONE_THREAD] += 1
         else:
             spans.message(FLOW, before[0], before[1], worker, t)
         if phase != "f" and worker >= 0:
             open_flows[flow] = (worker, t, phase == "t" and before is not None)
-    lost[_ONE_END] += sum(not is_read for *_, is_read in open_flows.values())
+    unread = {flow for flow, (*_, is_read) in open_flows.items() if not is_read}
+    # Each begins after all ends of its name that found no begin: one of these would have read it otherwise.
+    lost[_BACKWARDS] = 2 * len(unread & ends.keys())
+    lost[_ONE_END] += len(unread) + ends.total() - lost[_BACKWARDS]
     return +lost
 
 

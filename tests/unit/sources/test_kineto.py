@@ -456,6 +456,8 @@ def test_flows_of_other_chrome_traces_that_are_no_messages_are_counted(tmp_path:
         "never sent": [("f", 2, 8)],
         "from nobody": [("s", 9, 9), ("f", 2, 10)],
         "to itself": [("s", 1, 11), ("f", 1, 12)],
+        "back in time": [("f", 2, 13), ("s", 1, 14)],
+        "back in time twice": [("f", 2, 15), ("f", 2, 16), ("s", 1, 17)],
     }
     events = [
         {"ph": phase, "id": name, "tid": tid, "ts": ts} for name, ends in flows.items() for phase, tid, ts in ends
@@ -463,7 +465,11 @@ def test_flows_of_other_chrome_traces_that_are_no_messages_are_counted(tmp_path:
     found = trace_of(tmp_path, [*slices, *events])
     ((_, table),) = found.events()
     assert sum(row["kind"] == "send" for row in table.to_pylist()) == 3
-    assert found.meta.dropped == {"flows with one end": 5, "flows within a thread": 1}
+    assert found.meta.dropped == {
+        "flows with one end": 6,
+        "flows that end before they begin": 4,
+        "flows within a thread": 1,
+    }
 
 
 def test_processes_of_other_chrome_traces_stay_apart(tmp_path: Path) -> None:
