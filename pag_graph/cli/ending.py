@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,14 +21,15 @@ def ending_at_sigterm() -> Iterator[None]:
         return
     ended = False
 
-    def end(number: int, frame: FrameType | None) -> NoReturn:
+    def end(number: int, frame: FrameType | None) -> None:
         nonlocal ended
         ended = True
         signal.signal(number, signal.SIG_DFL)
         at_ctrl_c = signal.getsignal(signal.SIGINT)
         if callable(at_ctrl_c):
-            # Spark has its own, which ends its jobs first.
+            # Spark has its own, which ends its jobs first; that of an event loop returns, and lets its tasks end.
             at_ctrl_c(signal.SIGINT, frame)
+            return
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, end)

@@ -10,8 +10,8 @@ import json
 import math
 import os
 import re
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+import selectors
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import anyio
@@ -22,12 +22,14 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, JSO
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
+    from collections.abc import AsyncIterable, AsyncIterator
 
     from anyio.abc import ObjectSendStream
 
 __all__ = ["AnsweringServer", "refusal"]
 
+_PIECE = 1 << 16
+"""Bytes that are read at a time."""
 _HALF = re.compile("[\ud800-\udfff]")
 """Half a character, which cannot be written."""
 _OF_THE_MESSAGE = 2
@@ -47,7 +49,11 @@ class AnsweringServer(MCPServer[Any]):
         """
         try:
             lines = _Lines()
-            async with stdio_server(lines) as (incoming, outgoing), anyio.create_task_group() as tasks:
+            # It takes anything that yields lines.
+            async with (
+                stdio_server(cast("anyio.AsyncFile[str]", lines)) as (incoming, outgoing),
+                anyio.create_task_group() as tasks,
+            ):
                 sound, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
                 answers, answered = anyio.create_memory_object_stream[SessionMessage](0)
                 tasks.start_soon(_pass_on, incoming, sound, answers.clone())
@@ -72,17 +78,42 @@ class _RefusalError(JSONRPCError):
     id: Any
 
 
-class _Lines(anyio.AsyncFile[str]):
-    """Standard input, in which requests with ids that the package does not know have others that it does."""
+class _Lines:
+    """Standard input, in which requests with ids that the package does not know have others that it does.
+
+    It is waited for without a thread: one that reads what stays open cannot be ended, and would keep the server running
+    after Ctrl-C.
+    """
 
     def __init__(self) -> None:
         # As the package does it: whatever else reads standard input finds nothing, and does not take lines away.
-        wire = os.fdopen(os.dup(0), "rb", closefd=False)
+        self._wire = os.dup(0)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-        super().__init__(TextIOWrapper(wire, encoding="utf-8", errors="replace"))
+        self._waits = _can_wait_for(self._wire)
+        self._read = bytearray()
         self._stated: dict[str, float | None] = {}
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Yield lines until the input ends."""
+        while line := await self.readline():
+            yield line
+
+    async def _next(self) -> str:
+        """Return the next line as it is, empty at the end."""
+        looked = 0
+        while (end := self._read.find(b"\n", looked) + 1) == 0:
+            looked = len(self._read)
+            await (anyio.wait_readable(self._wire) if self._waits else anyio.lowlevel.checkpoint())
+            piece = os.read(self._wire, _PIECE)
+            if not piece:
+                end = looked
+                break
+            self._read += piece
+        line = self._read[:end].decode(errors="replace")
+        del self._read[:end]
+        return line
 
     async def readline(self) -> str:
         """Return the next line, empty at the end.
@@ -92,7 +123,7 @@ class _Lines(anyio.AsyncFile[str]):
         str
             With an id in place of null or a fraction. A request whose id is neither text, number nor null is none.
         """
-        line = await super().readline()
+        line = await self._next()
         asked = _leniently(line)
         if not isinstance(asked, dict) or not asked.keys() >= {"id", "method"} or _known(asked["id"]):
             return line
@@ -117,6 +148,16 @@ class _Lines(anyio.AsyncFile[str]):
         kind = _Answer if isinstance(answer, JSONRPCResponse) else _RefusalError
         fields = {name: getattr(answer, name) for name in answer.model_fields_set}
         return SessionMessage(kind(**{**fields, "id": self._stated.pop(str(answer.id))}), item.metadata)
+
+
+def _can_wait_for(file: int) -> bool:
+    """Say whether the system tells when there is something to read, as of pipes; files keep nobody waiting."""
+    with selectors.DefaultSelector() as selector:
+        try:
+            selector.register(file, selectors.EVENT_READ)
+        except PermissionError:
+            return False
+    return True
 
 
 async def _answer(answered: AsyncIterable[SessionMessage], outgoing: Any, lines: _Lines) -> None:

@@ -7,6 +7,7 @@ import copy
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -256,6 +257,40 @@ def test_a_server_whose_answers_nobody_reads_ends_quietly(line: bytes) -> None:
             assert server.stderr.read() == b""
         finally:
             server.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_server_whose_input_stays_open(number: signal.Signals, code: int) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    command = [sys.executable, "-c", "from pag_graph.cli.app import main; main()", "mcp", "--root", str(LOGS)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env={"PYTHONPATH": ":".join(filter(None, sys.path))}, **pipes) as server:
+        try:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            assert server.stderr is not None
+            # It asks for what it gets in two pieces, and then for more.
+            for piece in (b'{"jsonrpc":"2.0","id":1,', b'"method":"ping"}\n'):
+                server.stdin.write(piece)
+                server.stdin.flush()
+                time.sleep(0.1)
+            assert json.loads(server.stdout.readline())["id"] == 1
+            server.send_signal(number)
+            assert server.wait(20) == code
+            assert b"Traceback" not in server.stderr.read()
+        finally:
+            server.kill()
+
+
+def test_a_server_reads_a_file_to_its_end(tmp_path: Path) -> None:
+    """Files cannot be waited for as pipes can."""
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    (tmp_path / "asked").write_bytes(b"no JSON")
+    command = [sys.executable, "-c", "from pag_graph.cli.app import main; main()", "mcp", "--root", str(LOGS)]
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    with (tmp_path / "asked").open("rb") as asked:
+        done = subprocess.run(command, stdin=asked, capture_output=True, check=True, timeout=120, env=environment)
+    assert done.stderr == b""
 
 
 ANSWERED: list[tuple[bytes, float | None]] = [
