@@ -225,6 +225,32 @@ def path_steps(view: View) -> pl.DataFrame:
     return view.over("touches", _COLUMNS, steps_of, CRITICAL_PATH)
 
 
+def paths_of(view: View) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
+    """Return the critical paths of all windows of a view whose edges are in memory, as `critical_path` gives each.
+
+    Parameters
+    ----------
+    view
+        Of a run with aligned clocks; not spread.
+
+    Returns
+    -------
+    steps : DataFrame
+        Rows of `CRITICAL_PATH` in the order of the windows, with the place of each step's ``window``; also those of
+        windows without length.
+    all_waiting : array of bool
+        Per window: `CriticalPath.all_waiting`.
+
+    Raises
+    ------
+    PagError
+        As `critical_path`.
+    """
+    _require_aligned(view.run)
+    edges, place, _, all_waiting = _walked(view.blocks("touches", _COLUMNS))
+    return _cut(edges, view.windows, place), all_waiting
+
+
 def _require_aligned(run: Run) -> None:
     run.require_aligned("Critical paths need aligned clocks")
 

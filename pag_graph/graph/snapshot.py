@@ -112,6 +112,42 @@ def read_snapshots(run: Run, windows: Sequence[Window]) -> Iterator[Snapshot]:
             yield Snapshot(run=run, window=window, edges=edges, within=within)
 
 
+def enders_of(run: Run, messages: pl.DataFrame, waits: pl.DataFrame, lowest_epoch: int) -> pl.DataFrame:
+    """Return the messages that ended some waits; also those that are not in memory, as they were read later.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    messages
+        What is in memory: edges between workers, with ``end_ns``.
+    waits
+        Edges that are waits, with ``end_ns``.
+    lowest_epoch
+        No event since the waits began has a lower epoch.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `messages`, and more like them, each once. Where a wait has no ender in memory, files are read that can
+        hold edges of the stretch in which such waits end, and no others: none where epochs are islands, as no message
+        leaves them.
+    """
+    found = messages.join(waits.select("dst"), on="dst", how="semi", maintain_order="left")
+    missing = waits.join(found, on="dst", how="anti")
+    if not missing.height or run.epochs_are_islands:
+        return found
+    # A message ends where the wait does that it ends.
+    first, last = (int(getattr(missing["end_ns"], name)()) for name in ("min", "max"))
+    later = (
+        run.scan("edges", can_touch(lowest_epoch, last, first - 1))
+        .filter(pl.col("epoch") >= lowest_epoch, pl.col("dst").is_in(missing["dst"].implode()))
+        .filter(~pl.col("type").is_in(_LOCAL))
+        .with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
+    )
+    return pl.concat([found, later.collect()])
+
+
 def _touches(window: Window) -> pl.Expr:
     """Say of edges whether a window of a run with aligned clocks shows any of them."""
     # A message with negative transfer ends before it starts; it is in the window if either end is. Comparing plain
@@ -169,20 +205,8 @@ class Snapshot:
     @cached_property
     def enders(self) -> pl.DataFrame:
         """Messages that ended the window's waits, sorted by `dst`; also those read after the window."""
-        waits = self.local.filter(pl.col("type") == str(ActivityType.WAITING))["dst"]
-        messages = self.messages.filter(pl.col("dst").is_in(waits.implode()))
-        if self.within is not None:
-            messages = self.within.messages.filter(pl.col("dst").is_in(waits.implode()))
-        missing = waits.filter(~waits.is_in(messages["dst"].implode()))
-        if missing.len() and not self.run.epochs_are_islands:
-            lowest = self.window.lowest_epoch
-            later = self.run.scan("edges", pl.col("max_epoch") >= lowest).filter(
-                pl.col("epoch") >= lowest, pl.col("dst").is_in(missing.implode())
-            )
-            later = later.filter(~pl.col("type").is_in(_LOCAL)).with_columns(
-                end_ns=pl.col("start_ns") + pl.col("duration_ns")
-            )
-            messages = pl.concat([messages, later.collect()])
+        waits = self.local.filter(pl.col("type") == str(ActivityType.WAITING))
+        messages = enders_of(self.run, (self.within or self).messages, waits, self.window.lowest_epoch)
         return messages.sort("dst", "src")
 
     def projection(self) -> pl.DataFrame:

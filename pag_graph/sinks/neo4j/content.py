@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.critical_path import CriticalPath, critical_path
-from pag_graph.analyses.expressions import LOCAL, WAITING, local_inside
+from pag_graph.analyses.expressions import LOCAL, WAITING
 from pag_graph.model.enums import EpochRole
-from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_VERTICES, TRACE_WORKERS
+from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, PAG_VERTICES, TRACE_WORKERS
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.loaded import epoch_ranges
-from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, SNAPSHOT, SPENT, STEP
-from pag_graph.sinks.neo4j.segments import SegmentReader, as_read
+from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, RELEASED, SEGMENT, SNAPSHOT, SPENT, STEP, THEN
+from pag_graph.sinks.neo4j.segments import SegmentReader, as_read, bounds_of
+from pag_graph.sinks.neo4j.shown import read_shown
 from pag_graph.sinks.neo4j.told import Told
-from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches
+from pag_graph.sinks.provenance_walks import FinalCommits, log_stretches
 from pag_graph.store.history import latest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pag_graph.graph.run import Run
-    from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.window import Window
+    from pag_graph.sinks.neo4j.shown import Shown
 
 _EDGE_KEY = ["src", "dst", "type"]
 _NO_OPERATOR = -1
@@ -127,52 +127,52 @@ class Reader:
         Content
             Reads only files and row groups that can hold edges of the windows.
         """
-        parts = list(self.run.snapshots(windows))
-        paths = [self.path(part) for part in parts]
-        edges_seen = _distinct([part.edges.select(PAG_EDGES.names) for part in parts])
-        enders = _distinct([part.enders.select(PAG_EDGES.names) for part in parts])
-        critical = _distinct([path_edges(path) for path in paths]).with_columns(critical=pl.lit(value=True))
-        edges = _distinct([edges_seen, enders]).join(critical, on=_EDGE_KEY, how="left").sort("src", "dst")
-        vertices = self._vertices(edges)
+        shown = read_shown(self.run, windows)
+        has_segments = detail.covers(Detail.WAITS)
+        edges = _edges(shown)
+        # Of a summary, the store is asked for nothing but the critical paths' vertices.
+        vertices = self._vertices(edges if has_segments else edges.filter(pl.col("critical")))
         segment_of = vertices.select("id", "segment")
-        waits = edges.filter(pl.col("type") == WAITING)
-        then = self._segments.then(waits, segment_of)
-        released = self._segments.released(edges, waits, segment_of)
-        local = edges.filter(pl.col("type").is_in(LOCAL))
-        shown = pl.concat([local["src"], local["dst"]]).unique()
-        segment_ids = pl.concat(
-            [
-                segment_of.filter(pl.col("id").is_in(shown.implode()))["segment"],
-                released["source"],
-                released["target"],
-            ]
-        ).unique()
-        snapshots = self._snapshots(parts, paths, segment_of)
-        steps = self._steps(snapshots, paths) if detail.covers(Detail.CRITICAL) else _empty(_STEPS)
-        events, activities = self._events(vertices, edges, parts, paths, detail)
-        segments = self._segments.segments(segment_ids, vertices["epoch"].min(), vertices["epoch"].max())
-        if detail is Detail.SUMMARY:
-            segments, then, released = segments.clear(), then.clear(), released.clear()
+        snapshots = self._snapshots(shown, segment_of)
+        steps = self._steps(snapshots, shown) if detail.covers(Detail.CRITICAL) else _empty(_STEPS)
+        events, activities = self._events(vertices, edges, shown, detail)
+        then, released, segments = map(_empty, (THEN.all_columns, RELEASED.all_columns, SEGMENT.columns))
+        if has_segments:
+            then, released, segments = self._between(edges, vertices)
         return Content(
             detail=detail,
             windows=tuple(windows),
             islands=self.run.epochs_are_islands,
-            epochs=self._epochs(parts, paths, segment_of),
+            epochs=self._epochs(shown, segment_of),
             snapshots=snapshots,
             segments=segments,
             then=then,
             released=released,
             findings=self._findings(windows, snapshots),
-            spent=self._spent(parts, paths, snapshots["id"]),
+            spent=self._spent(shown, snapshots["id"]),
             steps=steps,
             events=events,
             activities=activities,
-            ends=pl.concat([self._ends(part, vertices) for part in parts]) if detail is Detail.FULL else _empty_ends(),
+            ends=self._ends(windows, vertices) if detail is Detail.FULL else _empty_ends(),
         )
 
-    def path(self, snapshot: Snapshot) -> CriticalPath | None:
-        """Return the critical path of a window; None for rules that have none."""
-        return critical_path(snapshot) if self.run.aligned else None
+    def _between(self, edges: pl.DataFrame, vertices: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Return waits between segments, what released them, and the segments."""
+        segment_of = vertices.select("id", "segment")
+        waits = edges.filter(pl.col("type") == WAITING)
+        then = self._segments.then(waits, segment_of)
+        released = self._segments.released(edges, waits, segment_of)
+        local = edges.filter(pl.col("type").is_in(LOCAL))
+        shown_ids = pl.concat([local["src"], local["dst"]]).unique()
+        segment_ids = pl.concat(
+            [
+                segment_of.filter(pl.col("id").is_in(shown_ids.implode()))["segment"],
+                released["source"],
+                released["target"],
+            ]
+        ).unique()
+        segments = self._segments.segments(segment_ids, vertices["epoch"].min(), vertices["epoch"].max())
+        return then, released, segments
 
     @cached_property
     def findings(self) -> pl.DataFrame:
@@ -219,7 +219,7 @@ class Reader:
     def _vertices(self, edges: pl.DataFrame) -> pl.DataFrame:
         ids = pl.concat([edges["src"], edges["dst"]]).unique()
         labels = pl.concat([edges["src_epoch"], edges["epoch"]])
-        near_vertices = self.run.scan("vertices").filter(pl.col("epoch").is_between(labels.min(), labels.max()))
+        near_vertices = self.run.between("vertices", *bounds_of(labels))
         shown = (
             near_vertices.select(PAG_VERTICES.names)
             .join(pl.LazyFrame({"id": ids}), on="id", how="semi")
@@ -228,35 +228,31 @@ class Reader:
         )
         return shown.with_columns(operator_name=self._segments.name_of("operator"))
 
-    def _spent(
-        self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], snapshots: pl.Series
-    ) -> pl.DataFrame:
+    def _spent(self, shown: Shown, snapshots: pl.Series) -> pl.DataFrame:
         """Return what operators did in each window, on all workers: time by type, and how much of it is critical."""
-        names = {number: pl.lit(snapshot).alias("snapshot") for number, snapshot in enumerate(snapshots)}
         key = ["snapshot", "operator", "type"]
-        spent_parts = [
-            local_inside(part).select("operator", "type", "inside_ns", names[number])
-            for number, part in enumerate(parts)
-        ]
-        times = pl.concat(spent_parts).filter(pl.col("operator").is_not_null()).group_by(key)
+        times = shown.local.filter(pl.col("operator").is_not_null()).group_by("window", "operator", "type")
         rows = times.agg(ns=pl.col("inside_ns").sum()).filter(pl.col("ns") > 0)
-        if any(path is None for path in paths):
+        rows = rows.with_columns(snapshot=snapshots[rows["window"]])
+        if shown.steps is None:
             rows = rows.with_columns(path_ns=pl.lit(None, pl.Int64))
         else:
-            steps = _steps_of(paths, snapshots).filter(pl.col("type").is_in(LOCAL))
-            on_path = steps.group_by(key).agg(path_ns=pl.col("duration_ns").sum())
+            steps = shown.steps.with_columns(snapshot=snapshots[shown.steps["window"]])
+            on_path = steps.filter(pl.col("type").is_in(LOCAL)).group_by(key).agg(path_ns=pl.col("duration_ns").sum())
             rows = rows.join(on_path, on=key, how="left").with_columns(pl.col("path_ns").fill_null(0))
         return rows.select(SPENT.all_columns).sort(key)
 
-    def _epochs(
-        self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], segment_of: pl.DataFrame
-    ) -> pl.DataFrame:
+    def _epochs(self, shown: Shown, segment_of: pl.DataFrame) -> pl.DataFrame:
         segments = dict(segment_of.iter_rows())
+        last_steps: dict[int, dict[str, Any]] = {}
+        if shown.steps is not None:
+            ends = shown.steps.group_by("window").agg(pl.col("edge_dst", "worker", "to_worker").last())
+            last_steps = {row["window"]: row for row in ends.iter_rows(named=True)}
         rows = []
-        for part, path, row in zip(parts, paths, self._rows_of(parts), strict=True):
-            end_vertex, end_segment = part.window.end_vertex, None
-            if path is not None and path.steps.num_rows and not path.all_waiting:
-                last = {name: path.steps[name][-1].as_py() for name in ("edge_dst", "worker", "to_worker")}
+        epoch_rows = self._rows_of(shown.windows).select(PAG_EPOCHS.names).iter_rows(named=True)
+        for place, (window, row) in enumerate(zip(shown.windows, epoch_rows, strict=True)):
+            end_vertex, end_segment, last = window.end_vertex, None, last_steps.get(place)
+            if last is not None and not shown.all_waiting[place]:
                 if end_vertex is None:
                     # Without a vertex of its own, a window ends where the path does, unless everybody waits there.
                     end_vertex = last["edge_dst"]
@@ -264,34 +260,21 @@ class Reader:
                 # Over a message one comes into a segment only at its start.
                 if last["worker"] == last["to_worker"] or segment == last["edge_dst"]:
                     end_segment = segment
-            epoch_columns = {name: row[name] for name in PAG_EPOCHS.names}
-            rows.append(
-                {
-                    **epoch_columns,
-                    "end_vertex": end_vertex,
-                    "end_segment": end_segment,
-                    "highest_epoch": highest_epoch(part),
-                }
-            )
-        schema: dict[str, Any] = {
-            **pl.DataFrame(PAG_EPOCHS.empty_table()).schema,
-            "end_segment": pl.Int64,
-            "highest_epoch": pl.Int64,
-        }
-        return pl.DataFrame(rows, schema=schema)
+            rows.append({**row, "end_vertex": end_vertex, "end_segment": end_segment})
+        schema: dict[str, Any] = {**pl.DataFrame(PAG_EPOCHS.empty_table()).schema, "end_segment": pl.Int64}
+        highest = pl.Series(shown.highest_epochs(), dtype=pl.Int64)
+        return pl.DataFrame(rows, schema=schema).with_columns(highest_epoch=highest)
 
-    def _rows_of(self, parts: Sequence[Snapshot]) -> list[dict[str, Any]]:
+    def _rows_of(self, windows: Sequence[Window]) -> pl.DataFrame:
         """Return the rows of the table `epochs` for windows of epochs."""
-        epochs = pl.DataFrame({"epoch": [part.window.epoch for part in parts]}, schema={"epoch": pl.Int64})
-        return epochs.join(self.run.epochs, on="epoch", how="left", maintain_order="left").to_dicts()
+        epochs = pl.DataFrame({"epoch": [window.epoch for window in windows]}, schema={"epoch": pl.Int64})
+        return epochs.join(self.run.epochs, on="epoch", how="left", maintain_order="left")
 
-    def _snapshots(
-        self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], segment_of: pl.DataFrame
-    ) -> pl.DataFrame:
+    def _snapshots(self, shown: Shown, segment_of: pl.DataFrame) -> pl.DataFrame:
         rows = []
-        for part, row in zip(parts, self._rows_of(parts), strict=True):
-            window = part.window
-            commit = self._finals.commit_of(highest_epoch(part))
+        epoch_rows = self._rows_of(shown.windows).iter_rows(named=True)
+        for window, row, highest in zip(shown.windows, epoch_rows, shown.highest_epochs(), strict=True):
+            commit = self._finals.commit_of(highest)
             facts: dict[str, Any] = {
                 **{name: row[name] for name in SNAPSHOT.columns if name in row},
                 "id": f"{self.run_id}/{window.epoch}/{commit}",
@@ -299,46 +282,48 @@ class Reader:
                 "commit": commit,
             }
             rows.append({name: facts.get(name) for name in SNAPSHOT.columns if name not in _OF_PATH})
-        snapshots = pl.DataFrame(rows)
-        if any(path is None for path in paths):
+        snapshots = pl.DataFrame(rows, infer_schema_length=None)
+        if shown.steps is None:
             return snapshots.with_columns(pl.lit(None, kind).alias(name) for name, kind in _OF_PATH.items()).select(
                 SNAPSHOT.columns
             )
-        divided = _divided(_steps_of(paths, snapshots["id"]), segment_of)
+        divided = _divided(shown.steps.with_columns(snapshot=snapshots["id"][shown.steps["window"]]), segment_of)
         lists = [pl.col(name).fill_null([]) for name, kind in _OF_PATH.items() if kind != pl.Int64]
         counts = [pl.col(name).fill_null(0) for name, kind in _OF_PATH.items() if kind == pl.Int64]
         joined = snapshots.join(divided, left_on="id", right_on="snapshot", how="left", maintain_order="left")
         return joined.with_columns(*counts, *lists).select(SNAPSHOT.columns)
 
-    def _steps(self, snapshots: pl.DataFrame, paths: Sequence[CriticalPath | None]) -> pl.DataFrame:
-        frames = [
-            pl.DataFrame(pl.from_arrow(path.steps))
-            .select(CRITICAL_PATH.names)
-            .with_columns(epoch=pl.lit(epoch, pl.Int64), snapshot=pl.lit(snapshot))
-            .select(_STEPS)
-            for path, epoch, snapshot in zip(paths, snapshots["epoch"], snapshots["id"], strict=True)
-            if path is not None
-        ]
-        return pl.concat(frames) if frames else _empty(_STEPS)
+    def _steps(self, snapshots: pl.DataFrame, shown: Shown) -> pl.DataFrame:
+        if shown.steps is None:
+            return _empty(_STEPS)
+        of_window = {"epoch": snapshots["epoch"], "snapshot": snapshots["id"]}
+        places = shown.steps["window"]
+        return shown.steps.with_columns(**{name: column[places] for name, column in of_window.items()}).select(_STEPS)
 
     def _findings(self, windows: Sequence[Window], snapshots: pl.DataFrame) -> pl.DataFrame:
         frames = []
-        for window, snapshot in zip(windows, snapshots["id"], strict=True):
-            islands = self.run.epochs_are_islands
-            # An alert is about an epoch, and names no instant.
-            of_epoch = pl.col("at_epoch") == window.epoch
-            is_inside = (
-                of_epoch if islands else inside([window], pl.col("t_ns")) | (pl.col("t_ns").is_null() & of_epoch)
-            )
-            frames.append(self.findings.filter(is_inside).select(snapshot=pl.lit(snapshot), finding="id"))
-        return pl.concat(frames)
+        # An alert is about an epoch, and names no instant.
+        near = self._shown_by(windows)
+        for window, snapshot in zip(windows, snapshots["id"], strict=True) if self.findings.filter(near).height else ():
+            found = self.findings.filter(self._shown_by([window]))
+            frames.append(found.select(snapshot=pl.lit(snapshot), finding="id"))
+        nothing = self.findings.clear().select(snapshot=pl.lit("").alias("snapshot"), finding="id")
+        return pl.concat([nothing, *frames])
+
+    def _shown_by(self, windows: Sequence[Window]) -> pl.Expr:
+        """Say of findings whether they are about something in windows of epochs that follow each other."""
+        of_epoch = pl.col("at_epoch").is_in([window.epoch for window in windows])
+        if self.run.epochs_are_islands:
+            return of_epoch
+        after_ns, end_ns = min(w.after_ns for w in windows), max(w.end_ns for w in windows)
+        is_inside = pl.col("t_ns").is_between(after_ns, end_ns, closed="right")
+        return is_inside | (pl.col("t_ns").is_null() & of_epoch)
 
     def _events(
         self,
         vertices: pl.DataFrame,
         edges: pl.DataFrame,
-        parts: Sequence[Snapshot],
-        paths: Sequence[CriticalPath | None],
+        shown: Shown,
         detail: Detail,
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         carries_run = pl.col("type").is_in([str(kind) for kind in FOUND_BY_EPOCH])
@@ -349,40 +334,27 @@ class Reader:
             return vertices.clear(), edges.clear()
         if detail is Detail.CRITICAL:
             # Each window for itself, so that it does not matter which others are read with it.
-            near_edges = _distinct([_near_path(part, path) for part, path in zip(parts, paths, strict=True)])
-            edges = edges.join(near_edges, on=_EDGE_KEY, how="semi", maintain_order="left")
+            edges = edges.join(_near_paths(shown), on=_EDGE_KEY, how="semi", maintain_order="left")
             ends = pl.concat([edges["src"], edges["dst"]]).unique()
             vertices = vertices.filter(pl.col("id").is_in(ends.implode()))
         return vertices, edges
 
-    def _ends(self, part: Snapshot, vertices: pl.DataFrame) -> pl.DataFrame:
-        window = part.window
+    def _ends(self, windows: Sequence[Window], vertices: pl.DataFrame) -> pl.DataFrame:
         islands = self.run.epochs_are_islands
-        shown = pl.col("epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
-        return (
-            vertices.filter(shown)
-            .group_by("worker")
-            .agg(first=pl.col("id").min(), last=pl.col("id").max())
-            .sort("worker")
-            .select(pl.lit(window.epoch, pl.Int64).alias("epoch"), "worker", "first", "last")
-        )
+        frames = []
+        for window in windows:
+            shown = pl.col("epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
+            ends = vertices.filter(shown).group_by("worker").agg(first=pl.col("id").min(), last=pl.col("id").max())
+            epoch = pl.lit(window.epoch, pl.Int64).alias("epoch")
+            frames.append(ends.sort("worker").select(epoch, "worker", "first", "last"))
+        return pl.concat(frames)
 
 
-def path_edges(path: CriticalPath | None) -> pl.DataFrame:
-    """Return the store's edges that a critical path is made of: ``src``, ``dst`` and ``type``."""
-    if path is None:
-        return pl.DataFrame(schema={"src": pl.Int64, "dst": pl.Int64, "type": pl.String})
-    return pl.DataFrame(pl.from_arrow(path.steps)).select(src="edge_src", dst="edge_dst", type="type")
-
-
-def _steps_of(paths: Sequence[CriticalPath | None], snapshots: pl.Series) -> pl.DataFrame:
-    """Return the steps of critical paths, all of which are there, with the ``snapshot`` of each."""
-    frames = [
-        pl.DataFrame(pl.from_arrow(path.steps)).with_columns(snapshot=pl.lit(snapshot))
-        for path, snapshot in zip(paths, snapshots, strict=True)
-        if path is not None
-    ]
-    return pl.concat(frames)
+def _edges(shown: Shown) -> pl.DataFrame:
+    """Return the edges that windows show, and what ended their waits, each once; ``critical`` is null or true."""
+    critical = shown.path_edges().select(_EDGE_KEY).unique().with_columns(critical=pl.lit(value=True))
+    rows = pl.concat([shown.edges.select(PAG_EDGES.names), shown.enders.select(PAG_EDGES.names)])
+    return rows.unique(_EDGE_KEY, keep="first").join(critical, on=_EDGE_KEY, how="left").sort("src", "dst")
 
 
 def _divided(steps: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
@@ -426,19 +398,19 @@ def inside(windows: Sequence[Window], t_ns: pl.Expr) -> pl.Expr:
     return pl.any_horizontal([t_ns.is_between(w.after_ns, w.end_ns, closed="right") for w in windows])
 
 
-def _near_path(part: Snapshot, path: CriticalPath | None) -> pl.DataFrame:
-    """Return the edges that a window shows and that touch its critical path: ``src``, ``dst`` and ``type``."""
-    shown = pl.concat([part.edges.select(_EDGE_KEY), part.enders.select(_EDGE_KEY)])
-    ids = pl.concat([path_edges(path)["src"], path_edges(path)["dst"]]).unique().implode()
-    return shown.filter(pl.col("src").is_in(ids) | pl.col("dst").is_in(ids))
-
-
-def _distinct(edges: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(edges).unique(_EDGE_KEY, keep="first", maintain_order=True)
+def _near_paths(shown: Shown) -> pl.DataFrame:
+    """Return the edges that windows show and that touch their own critical path: ``src``, ``dst`` and ``type``."""
+    rows = pl.concat([frame.select("window", *_EDGE_KEY) for frame in (shown.edges, shown.enders)])
+    path = shown.path_edges()
+    ends = pl.concat([path.select("window", id="src"), path.select("window", id="dst")]).unique()
+    touching = [
+        rows.join(ends, left_on=["window", end], right_on=["window", "id"], how="semi") for end in ("src", "dst")
+    ]
+    return pl.concat(touching).select(_EDGE_KEY).unique()
 
 
 def _empty(columns: tuple[str, ...]) -> pl.DataFrame:
-    return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+    return pl.DataFrame(schema={name: pl.Boolean if name == "critical" else pl.Int64 for name in columns})
 
 
 def _empty_ends() -> pl.DataFrame:

@@ -81,9 +81,8 @@ class SegmentReader:
     def _sending_operators(self, messages: pl.DataFrame) -> pl.DataFrame:
         """Return the operator that ran last before each message was sent, by ``src``; it may lie before the windows."""
         return (
-            self.run.scan("edges")
+            self.run.between("edges", *bounds_of(messages["src_epoch"]))
             .filter(
-                pl.col("epoch").is_between(messages["src_epoch"].min(), messages["src_epoch"].max()),
                 pl.col("type").is_in(LOCAL),
                 pl.col("dst").is_in(messages["src"].unique().implode()),
             )
@@ -112,12 +111,8 @@ class SegmentReader:
             events=pl.len().cast(pl.Int64),
         )
         spent = (
-            self.run.scan("edges")
-            .filter(
-                pl.col("epoch").is_between(rows["epoch"].min(), rows["epoch"].max()),
-                pl.col("type").is_in(LOCAL),
-                pl.col("type") != WAITING,
-            )
+            self.run.between("edges", *bounds_of(rows["epoch"]))
+            .filter(pl.col("type").is_in(LOCAL), pl.col("type") != WAITING)
             .select("src", "type", "operator", "duration_ns")
             .collect()
             .join(rows.select(src="id", segment="segment"), on="src")
@@ -164,10 +159,7 @@ class SegmentReader:
         more_epochs = 1
         while True:
             vertices = (
-                self.run.scan("vertices")
-                .filter(pl.col("epoch").is_between(low, high))
-                .select("id", "worker", "epoch", "t_ns", "segment")
-                .collect()
+                self.run.between("vertices", low, high).select("id", "worker", "epoch", "t_ns", "segment").collect()
             )
             has_begins = vertices["id"].is_in(segment_ids.implode()).sum() == segment_ids.len()
             # Ids of a worker rise: a segment has ended where a later one has begun.
@@ -196,8 +188,10 @@ class SegmentReader:
     @cached_property
     def _labels(self) -> tuple[int, int]:
         """The lowest and the highest epoch of any event."""
-        bounds = self.run.scan("vertices").select(low=pl.col("epoch").min(), high=pl.col("epoch").max()).collect()
-        return int(bounds["low"][0]), int(bounds["high"][0])
+        bounds = self.run.info.bounds("vertices", ("min_epoch", "max_epoch"))
+        if bounds.null_count().sum_horizontal().item():
+            bounds = self.run.scan("vertices").select(min_epoch="epoch", max_epoch="epoch").collect()
+        return bounds_of(bounds["min_epoch"])[0], bounds_of(bounds["max_epoch"])[1]
 
     @cached_property
     def _names(self) -> dict[int, str]:
@@ -211,6 +205,25 @@ class SegmentReader:
         """
         listed_name = pl.col(operator).replace_strict(self._names, default=None, return_dtype=pl.String)
         return pl.coalesce(listed_name, pl.format("operator {}", pl.col(operator)))
+
+
+def bounds_of(numbers: pl.Series) -> tuple[int, int]:
+    """Return the least and the greatest of some integers.
+
+    Parameters
+    ----------
+    numbers
+        Not null.
+
+    Returns
+    -------
+    low, high
+        A stretch that holds nothing where there are none.
+    """
+    if not numbers.len():
+        return 0, -1
+    values = numbers.to_numpy()
+    return int(values.min()), int(values.max())
 
 
 def _titled(subject: pl.Expr, ns: str | pl.Expr) -> pl.Expr:
