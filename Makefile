@@ -1,19 +1,21 @@
 # The first call of any target sets up .venv from the lock file; nothing else is needed than Python 3.11+ and Java 17.
 # Variables: PYTHON (interpreter to make .venv with), ARGS (passed on to the command), JOBS (processes that tests run in;
 # one of them starts a Spark session, and one a Neo4j server, where the tests need them, about 3 GB), SEED (draws the
-# cases of sampled tests and the order of all, the same every time unless another one is named).
+# cases of sampled tests and the order of all, the same every time unless another one is named), BUDGET (seconds that
+# tests may take together that take long, by tests/costs.tsv; inf for all of them).
 
 PYTHON ?= python3
 UV_VERSION = 0.13.9
 BIN = .venv/bin
 JOBS ?= 2
 SEED ?= 1
+BUDGET ?= 300
 PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 # Tests start hundreds of processes that import the package, which is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test tests prove kernels adapter adapter-compile adapter-prove adapter-package check format lock surfaces house rooms bench clean setup
+.PHONY: demo quick test tests costs prove kernels adapter adapter-compile adapter-prove adapter-package check format lock surfaces house rooms bench clean setup
 
 demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
@@ -29,7 +31,11 @@ test: setup ## everything, the real Neo4j and Spark included, with seeded subset
 	$(MAKE) --no-print-directory --jobs=2 adapter tests
 
 tests: setup
-	PAG_SAMPLE=$(SEED) $(PYTEST) --randomly-seed=$(SEED) $(ARGS)
+	PAG_SAMPLE=$(SEED) PAG_BUDGET_S=$(BUDGET) $(PYTEST) --randomly-seed=$(SEED) $(ARGS)
+
+costs: setup ## run all tests, also those that are drawn seldom, and list again which take long: tests/costs.tsv
+	$(MAKE) --no-print-directory tests BUDGET=inf ARGS="--junitxml=.pag/costs.xml -o junit_duration_report=call $(ARGS)"
+	$(BIN)/python -m tests.support.costs .pag/costs.xml
 
 kernels: setup ## compile what commands call, before two test processes compile the same
 	$(BIN)/python -m tests.support.compiled_kernels
