@@ -48,6 +48,9 @@ def keep() -> bool:
     and a build needs half the memory. Kernels allocate a few large columns, so they do not wait for each other.
     """
     _state.update(always=_set(_ALL, _ALL), sparing=False)
+    if _state["always"]:
+        # Arrow's own allocator would keep blocks of its own besides: 100 MB of a follower's 500.
+        pa.set_memory_pool(pa.system_memory_pool())
     return _state["always"]
 
 
