@@ -39,5 +39,8 @@ CREATE INDEX idle_epoch IF NOT EXISTS FOR ()-[activity:IDLE]-() ON (activity.run
 CREATE INDEX feeds_channel IF NOT EXISTS FOR ()-[feeds:FEEDS]-() ON (feeds.run, feeds.channel);
 // The epochs that an append may have changed.
 CREATE INDEX epoch_highest IF NOT EXISTS FOR (epoch:Epoch) ON (epoch.run, epoch.highest_epoch);
+// The epochs that may lose detail, and those of which something is still to be removed.
+CREATE INDEX epoch_detail IF NOT EXISTS FOR (epoch:Epoch) ON (epoch.run, epoch.detail);
+CREATE INDEX epoch_trims IF NOT EXISTS FOR (epoch:Epoch) ON (epoch.run, epoch.trims);
 // What an epoch was seen as before.
 CREATE INDEX snapshot_epoch IF NOT EXISTS FOR (snapshot:Snapshot) ON (snapshot.run, snapshot.epoch);

@@ -355,9 +355,9 @@ class _Following:
                 rows = rows.tail(most_epochs)
             lacking = {*rows["epoch"]} - there
             self._fresh_epochs = rows.filter(pl.col("epoch").is_in(sorted(lacking)))
-        rows = self._fresh_epochs
-        before = pl.col("edges").cum_sum() - pl.col("edges")
-        return rows.filter(before < self.options.load.group_edges)["epoch"].to_list()
+        # No more than one group (`grouped`), or half of the transactions would be for one epoch; the first in any case.
+        room = pl.max_horizontal(pl.col("edges").first(), self.options.load.group_edges)
+        return self._fresh_epochs.filter(pl.col("edges").cum_sum() <= room)["epoch"].to_list()
 
     def _lag_s(self, fresh: list[int]) -> float:
         """Return for how long the first of some epochs may have waited: since the look before the one that found it."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pag_graph.sinks.neo4j.loader import LoadOptions
     from pag_graph.sinks.neo4j.writer import Writer
 
+_ALL = 2**62
+"""No database has as many epochs."""
 _SLACK = 4
 """A part of what has a detail may have it beside that before any is removed: one such part."""
 
@@ -88,13 +90,27 @@ class KeepDetail(NamedTuple):
         """How many of the latest epochs are there in any detail; None: all."""
         return self.steps[-1][1] if self.steps else None
 
+    def looks_at(self) -> dict[str, Any]:
+        """Return which epochs of a database have to be looked at to know what is due, as parameters of `load/details`.
+
+        Returns
+        -------
+        dict
+            ``latest`` and ``more``. Where earlier epochs are kept as summaries, however many, summaries are none of
+            them, as they show nothing that others may share; but for the latest, which say what place the others have.
+        """
+        if self.steps[-1:] != ((Detail.SUMMARY, None),):
+            return {"latest": _ALL, "more": []}
+        more = [str(detail) for detail in Detail if detail is not Detail.SUMMARY]
+        return {"latest": max(self._counts, default=0), "more": more}
+
     def due(self, details: Mapping[int, Detail], *, exactly: bool) -> dict[int, Detail | None]:
         """Return the epochs that have more than they shall, and what they shall have.
 
         Parameters
         ----------
         details
-            Per epoch of the database, what it has.
+            Per epoch of the database that `looks_at` means, what it has.
         exactly
             Whether also where these are few.
 
@@ -152,7 +168,7 @@ def trim(
         Per epoch that has less now: what it has; None where it has gone. O(what these and their neighbours show).
     """
     reader = Reader(run, options.labels)
-    rows = execute(writer.driver, load_query("load/details").text, {"run": writer.run_id})
+    rows = execute(writer.driver, load_query("load/details").text, {"run": writer.run_id, **keep.looks_at()})
     begun_trims = {row["epoch"]: row for row in rows if row["trims"] is not None}
     details = {row["epoch"]: Detail(row["detail"]) for row in rows if row["published"] and row["detail"]}
     details_now: dict[int, Detail | None] = {
