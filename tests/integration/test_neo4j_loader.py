@@ -471,6 +471,7 @@ def test_every_index_is_used_by_what_it_is_for(neo4j_driver: neo4j.Driver, skewe
         "segment_round": ("MATCH (s:Segment {run: $run, round: $epoch}) RETURN s", {"epoch": 3}),
         "segment_epoch": ("MATCH (s:Segment {run: $run, epoch: $epoch}) RETURN s", {"epoch": 3}),
         "snapshot_epoch": ("MATCH (s:Snapshot {run: $run, epoch: $epoch}) RETURN s", {"epoch": 3}),
+        "epoch_detail, epoch_trims": (load_query("load/details").text, {"latest": 1, "more": ["full"]}),
         **{
             f"{table.label} by key": (
                 model.merge_nodes(table),
@@ -490,6 +491,7 @@ def test_every_index_is_used_by_what_it_is_for(neo4j_driver: neo4j.Driver, skewe
         assert any("Index" in name for name, _ in used), what
     named = {row["name"] for row in ask(neo4j_driver, "SHOW INDEXES YIELD name, type WHERE type = 'RANGE' RETURN name")}
     assert {"event_time", "event_epoch", "segment_time", "segment_round", "segment_epoch", "snapshot_epoch"} <= named
+    assert {"epoch_detail", "epoch_trims"} <= named
     assert all(row["state"] == "ONLINE" for row in ask(neo4j_driver, "SHOW INDEXES YIELD state RETURN state"))
 
 
