@@ -15,10 +15,10 @@ import polars as pl
 
 from pag_graph.errors import InvalidParameterError, PagGraphError
 from pag_graph.model.units import count_of, nanoseconds
-from pag_graph.store.awaited import first_awaited
 from pag_graph.store.capacity import enough_memory
 from pag_graph.store.compaction import Swap
 from pag_graph.store.delta import Removed
+from pag_graph.store.needed import first_needed
 from pag_graph.store.parts import check_parts, discard, write_part
 from pag_graph.store.traffic import TRAFFIC
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SLACK = 4
 """A part of what is kept may be there beside it before anything is removed: one such part."""
-_AWAITED_TIMES = 2
+_NEEDED_TIMES = 2
 """How many times as much as is to be kept stays at most, for a process that still has to read it."""
 
 
@@ -94,17 +94,17 @@ class Keep(NamedTuple):
         -------
         int or None
             None where nothing is to go. Reads a row per epoch, but only if that can be. What another process still has
-            to read (`pag_graph.store.awaited`) stays, up to as much again as is kept.
+            to read (`pag_graph.store.needed`) stays, up to as much again as is kept.
         """
         if not (self.epochs or self.span_ns) or not (exactly or self._exceeded(info)):
             return None
         rows = info.scan("epochs").filter(pl.col("epoch") <= int(info.run["last_answered_epoch"])).sort("epoch")
         epochs = rows.select("epoch", "end_ns").collect()
         kept_epochs = self._latest(epochs, info)
-        awaited = first_awaited(info.path)
-        if awaited is not None and kept_epochs.height and awaited < kept_epochs["epoch"][0]:
+        needed = first_needed(info.path)
+        if needed is not None and kept_epochs.height and needed < kept_epochs["epoch"][0]:
             least = kept_epochs.height
-            kept_epochs = self._latest(epochs, info, times=_AWAITED_TIMES).filter(pl.col("epoch") >= awaited)
+            kept_epochs = self._latest(epochs, info, times=_NEEDED_TIMES).filter(pl.col("epoch") >= needed)
             if not exactly and (epochs.height - kept_epochs.height) * _SLACK < least:
                 return None
         return (

@@ -30,7 +30,7 @@ from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.retention import KeepDetail, trim
 from pag_graph.sinks.neo4j.told import Told
 from pag_graph.sinks.neo4j.writer import Writer, patiently
-from pag_graph.store.awaited import Awaited
+from pag_graph.store.needed import EpochsNeeded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,10 +134,10 @@ def follow_store(
         prepare_schema(driver)
         lanes = options.load.sessions or loader.default_sessions()
         with (
-            Awaited(path) as awaited,
+            EpochsNeeded(path) as needed,
             leases.held(driver, run_id, lanes=lanes, lease_s=options.load.lease_s) as lease,
         ):
-            following = _Following(run, driver, lease, options, progress or silent, awaited)
+            following = _Following(run, driver, lease, options, progress or silent, needed)
             # As long as anybody refers to a state of the store, nothing of it and after it is cleaned away.
             del run
             ending = following.go(stop)
@@ -193,9 +193,9 @@ class _Following:
         lease: Lease,
         options: FollowOptions,
         progress: Progress,
-        awaited: Awaited,
+        needed: EpochsNeeded,
     ) -> None:
-        self.driver, self.lease, self.options, self.progress, self._awaited = driver, lease, options, progress, awaited
+        self.driver, self.lease, self.options, self.progress, self._needed = driver, lease, options, progress, needed
         self._told = Told()
         self._waiting: deque[tuple[int, float | None]] = deque()
         """For states that were looked at: their last answered epoch, and since when it may have been so; None: it was
@@ -333,7 +333,7 @@ class _Following:
             # What the store no longer has stays as it is.
             changed = {epoch for epoch, most in highest.items() if most >= first_open} & {*self.run.epochs["epoch"]}
         fresh = self._fresh(self._there)
-        self._awaited.since(fresh[0] if fresh else self._last_answered + 1)
+        self._needed.since(fresh[0] if fresh else self._last_answered + 1)
         if not (fresh or changed):
             return False
         self._load(sorted({*fresh, *changed}), self._lag_s(fresh))

@@ -14,7 +14,7 @@ from pag_graph.sinks.neo4j.follow import FollowOptions, _Following
 from pag_graph.sinks.neo4j.groups import grouped
 from pag_graph.sinks.neo4j.loader import LoadOptions
 from pag_graph.sinks.neo4j.retention import KeepDetail
-from pag_graph.store.awaited import Awaited
+from pag_graph.store.needed import EpochsNeeded
 from tests.support.growing import rounds
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def following(run: Run, group_edges: int = 10**6) -> _Following:
     lease = Lease(run="run", holder="", lanes=1, lease_ms=60_000)
     options = FollowOptions(load=LoadOptions(group_edges=group_edges))
-    return _Following(run, cast("neo4j.Driver", None), lease, options, lambda *_: None, Awaited(run.info.path))
+    return _Following(run, cast("neo4j.Driver", None), lease, options, lambda *_: None, EpochsNeeded(run.info.path))
 
 
 @pytest.mark.parametrize("epochs", [1, 5])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from itertools import pairwise
 from threading import Condition, current_thread, main_thread
@@ -17,12 +19,12 @@ from pag_graph.builder.follow import Follower
 from pag_graph.engines.following import Following, Until
 from pag_graph.errors import InvalidParameterError, StoreError, UnsupportedPlanError
 from pag_graph.store import compaction, retention
-from pag_graph.store.awaited import Awaited
 from pag_graph.store.check import check_store
 from pag_graph.store.compaction import Compaction
 from pag_graph.store.delta import LIVE, open_store
 from pag_graph.store.delta_log import versions
 from pag_graph.store.leftovers import vacuum
+from pag_graph.store.needed import EpochsNeeded, first_needed
 from pag_graph.store.parts import check_parts
 from pag_graph.store.retention import Keep, Retention, removal
 from pag_graph.store.tail import Tail
@@ -120,25 +122,37 @@ def test_what_another_process_has_to_read_stays_up_to_a_bound(tmp_path: Path) ->
 
     latest = [-3, -2, -1, 0]
     assert kept_at(6) == latest
-    with Awaited(store) as awaited:
+    with EpochsNeeded(store) as needed:
         # It has not said from where on: all of them stay, up to twice as many as are kept.
         assert kept_at(9) == [*range(-6, 1)]
         assert kept_at(20) == [*range(-7, 1)]
-        awaited.since(16)
+        needed.since(16)
         assert kept_at(21) == [*range(16 - 20, 1)]
-        awaited.since(1_000)
+        needed.since(1_000)
         assert kept_at(22) == latest
-        awaited.since(0)
+        needed.since(0)
         # Another one, that needs less.
-        with Awaited(store) as other:
+        with EpochsNeeded(store) as other:
             other.since(1_000)
             assert len(kept_at(24)) > len(latest)
     assert kept_at(25) == latest
     # What a process that was killed has left holds nothing, and goes.
-    left = store / LIVE / "awaited" / "left"
+    left = store / LIVE / "needed" / "left"
     left.write_text("0")
     assert kept_at(30) == latest
     assert not [*left.parent.iterdir()]
+
+
+def test_without_locks_nobody_says_what_it_has_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (tmp_path / LIVE).mkdir()
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with EpochsNeeded(tmp_path) as needed:
+        needed.since(4)
+        assert first_needed(tmp_path) is None
+        assert not [*(tmp_path / LIVE / "needed").iterdir()]
 
 
 @pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError])

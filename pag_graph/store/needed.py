@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-_FOLDER = f"{LIVE}/awaited"
+_FOLDER = f"{LIVE}/needed"
 _DIGITS = 20
 """Of a number in a file, so that each replaces the one before, whole, in one write."""
 
 
-class Awaited:
+class EpochsNeeded:
     """Says of this process which epochs of a store it still has to read, as long as the block runs.
 
     Parameters
@@ -50,12 +50,16 @@ class Awaited:
         while self._descriptor is None:
             file = self._folder / uuid.uuid4().hex
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            if lock(descriptor, wait=True) is Lock.OURS and is_still(descriptor, file):
+            held = lock(descriptor, wait=True)
+            if held is Lock.OURS and is_still(descriptor, file):
                 self._file, self._descriptor = file, descriptor
                 self.since(0)
-            else:
-                # It was taken for one that a killed process has left.
-                os.close(descriptor)
+                return
+            os.close(descriptor)
+            if held is Lock.NONE:
+                file.unlink(missing_ok=True)
+                return
+            # It was taken for one that a killed process has left.
 
     def since(self, epoch: int) -> None:
         """Say that only this epoch and later ones are needed.
@@ -78,7 +82,7 @@ class Awaited:
             os.close(self._descriptor)
 
 
-def first_awaited(store: Path) -> int | None:
+def first_needed(store: Path) -> int | None:
     """Return the first epoch that another process still has to read.
 
     Parameters
