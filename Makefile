@@ -7,7 +7,7 @@
 PYTHON ?= python3
 UV_VERSION = 0.13.9
 BIN = .venv/bin
-JOBS ?= 3
+JOBS ?= 2
 SEED ?= 1
 BUDGET ?= 300
 PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -37,6 +38,12 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.communicate()
+
+
 def test_a_follower_that_is_stopped_and_killed_misses_nothing_and_the_program_never_waits(tmp_path: Path) -> None:
     [port] = free_ports(1)
     token, spool, store = tmp_path / "token", tmp_path / "spool", tmp_path / "store"
@@ -55,23 +62,25 @@ def test_a_follower_that_is_stopped_and_killed_misses_nothing_and_the_program_ne
 
     rounds = "3000" if PROVE else "100"
     program = [str(build_program("bfs", optimised=False)), "-w", "2", "--rounds", rounds, "--trace"]
-    sending = ["--send", f"127.0.0.1:{port}", "--token-file", str(token)]
+    # On a busy machine the second follower takes a while to begin.
+    sending = ["--send", f"127.0.0.1:{port}", "--token-file", str(token), "--patience", str(PATIENCE_S)]
     first = follow()
-    try:
+    with ExitStack() as started:
+        started.callback(_end, first)
         until(lambda: received() or (spool / "received").is_dir())
         running = subprocess.Popen([*program, str(tmp_path / "kept"), *sending], stdout=subprocess.PIPE)
+        started.callback(_end, running)
         until(lambda: received() > 2)
         first.send_signal(signal.SIGSTOP)
         until(lambda: len(list((tmp_path / "kept" / "events").glob("*.parquet"))) > 2)
-    finally:
-        first.kill()
-        first.communicate()
-    second = follow()
-    said, errors = second.communicate(timeout=PATIENCE_S)
-    assert second.returncode == 0, errors
-    assert b"epochs closed" in said
-    running.communicate(timeout=PATIENCE_S)
-    assert running.returncode == 0
+        _end(first)
+        second = follow()
+        started.callback(_end, second)
+        said, errors = second.communicate(timeout=2 * PATIENCE_S)
+        assert second.returncode == 0, errors
+        assert b"epochs closed" in said
+        running.communicate(timeout=PATIENCE_S)
+        assert running.returncode == 0
     meta = json.loads((spool / "meta.json").read_text())
     assert (meta["complete"], meta["stalled_ns"], "lost" in meta) == (True, 0, False)
     assert not (tmp_path / "kept").exists()

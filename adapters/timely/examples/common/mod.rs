@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each example uses a part of it")]
 
 use std::cell::Cell;
+use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ pub struct Arguments {
     replace: bool,
     send: Option<(String, PathBuf)>,
     authority: Option<PathBuf>,
+    patience: Option<Duration>,
     step: bool,
     arrivals: Option<Arrivals>,
     timely: Option<timely::Config>,
@@ -54,6 +56,7 @@ impl Arguments {
         options.optflag("", "replace", "replace a trace that is there");
         options.optopt("", "send", "a follower that listens; what it has not taken stays in the trace", "HOST:PORT");
         options.optopt("", "token-file", "with --send: file of mode 600 with the follower's token", "FILE");
+        options.optopt("", "patience", "with --send: wait in the end until the follower has all (10)", "SECONDS");
         options.optopt("", "authority", "with --send: who signed the follower's certificate (feature tls)", "FILE");
         options.optflag("", "step", "spin with step instead of parking with step_or_park");
         options.optflag("", "arrivals", "record when messages of other processes arrived");
@@ -97,6 +100,10 @@ impl Arguments {
                     _ => return Err("--send and --token-file: give both, or neither".to_owned()),
                 },
                 authority: matches.opt_str("authority").map(PathBuf::from),
+                patience: matches
+                    .opt_get("patience")
+                    .map_err(|error: ParseIntError| format!("--patience: {error}"))?
+                    .map(Duration::from_secs),
                 step: matches.opt_present("step"),
                 arrivals: matches.opt_present("arrivals").then(Arrivals::new),
                 timely: Some(timely),
@@ -223,6 +230,9 @@ impl Run {
             }
             if let Some(authority) = &arguments.authority {
                 config = config.authority(authority);
+            }
+            if let Some(patience) = arguments.patience {
+                config = config.finish_within(patience);
             }
             if let Some(arrivals) = &arguments.arrivals {
                 config = config.arrivals(arrivals);
