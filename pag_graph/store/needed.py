@@ -1,24 +1,24 @@
 """Epochs of a followed store that another process still has to read: removing old ones waits for it, up to a bound.
 
-Who reads the epochs one after the other says from which one on it needs them, in a file that it holds locked for as
-long as it lives. A file that nobody holds is of a process that was killed.
+Who reads the epochs one after the other says from which one on it needs them, in a folder that it holds for as long as
+it lives (`pag_graph.store.held`).
 """
 
 from __future__ import annotations
 
 import os
-import uuid
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
-from pag_graph.runtime.locks import Lock, is_still, lock
 from pag_graph.store.delta import LIVE
+from pag_graph.store.held import Use, claimed, held_folder, remove_claimed
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
 _FOLDER = f"{LIVE}/needed"
+_SINCE = "since"
 _DIGITS = 20
 """Of a number in a file, so that each replaces the one before, whole, in one write."""
 
@@ -35,31 +35,17 @@ class EpochsNeeded:
 
     def __init__(self, store: Path) -> None:
         self._folder = store / _FOLDER
-        self._file: Path | None = None
-        self._descriptor: int | None = None
+        self._held = ExitStack()
+        self._file: int | None = None
 
     def __enter__(self) -> Self:
         """Need all epochs."""
         if self._folder.parent.is_dir():
             with suppress(OSError):
-                self._folder.mkdir(exist_ok=True)
-                self._open()
+                own = self._held.enter_context(held_folder(self._folder, ""))
+                self._file = os.open(own / _SINCE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self._held.callback(os.close, self._file)
         return self
-
-    def _open(self) -> None:
-        while self._descriptor is None:
-            file = self._folder / uuid.uuid4().hex
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            held = lock(descriptor, wait=True)
-            if held is Lock.OURS and is_still(descriptor, file):
-                self._file, self._descriptor = file, descriptor
-                self.since(0)
-                return
-            os.close(descriptor)
-            if held is Lock.NONE:
-                file.unlink(missing_ok=True)
-                return
-            # It was taken for one that a killed process has left.
 
     def since(self, epoch: int) -> None:
         """Say that only this epoch and later ones are needed.
@@ -69,17 +55,15 @@ class EpochsNeeded:
         epoch
             Number of the epoch.
         """
-        if self._descriptor is not None:
-            os.pwrite(self._descriptor, f"{epoch:0{_DIGITS}}".encode(), 0)
+        if self._file is not None:
+            os.pwrite(self._file, f"{epoch:0{_DIGITS}}".encode(), 0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Need nothing any more."""
-        if self._file is not None and self._descriptor is not None:
-            with suppress(OSError):
-                self._file.unlink(missing_ok=True)
-            os.close(self._descriptor)
+        self._file = None
+        self._held.close()
 
 
 def first_needed(store: Path) -> int | None:
@@ -97,16 +81,17 @@ def first_needed(store: Path) -> int | None:
     """
     epochs = []
     with suppress(OSError):
-        for file in (store / _FOLDER).iterdir():
-            with suppress(OSError):
-                descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-                try:
-                    held = lock(descriptor)
-                    if held is Lock.OTHERS:
-                        # Nothing is written yet where it has just been opened.
-                        epochs.append(int(os.pread(descriptor, _DIGITS, 0) or 0))
-                    elif held is Lock.OURS:
-                        file.unlink(missing_ok=True)
-                finally:
-                    os.close(descriptor)
+        for folder in (store / _FOLDER).iterdir():
+            with claimed(folder) as use:
+                if use is Use.LIVING:
+                    epochs.append(_read_since(folder))
+                elif use is Use.DEAD:
+                    remove_claimed(folder)
     return min(epochs, default=None)
+
+
+def _read_since(folder: Path) -> int:
+    """Return what a process needs; all, where it has just begun and has not said anything yet."""
+    with suppress(OSError):
+        return int((folder / _SINCE).read_bytes() or 0)
+    return 0

@@ -138,7 +138,8 @@ def test_what_another_process_has_to_read_stays_up_to_a_bound(tmp_path: Path) ->
     assert kept_at(25) == latest
     # What a process that was killed has left holds nothing, and goes.
     left = store / LIVE / "needed" / "left"
-    left.write_text("0")
+    left.mkdir()
+    (left / "since").write_text("0")
     assert kept_at(30) == latest
     assert not [*left.parent.iterdir()]
 
@@ -152,7 +153,7 @@ def test_without_locks_nobody_says_what_it_has_to_read(tmp_path: Path, monkeypat
     with EpochsNeeded(tmp_path) as needed:
         needed.since(4)
         assert first_needed(tmp_path) is None
-        assert not [*(tmp_path / LIVE / "needed").iterdir()]
+    assert not [*(tmp_path / LIVE / "needed").iterdir()]
 
 
 @pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError])
