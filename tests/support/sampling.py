@@ -88,9 +88,12 @@ def read_costs() -> dict[str, float]:
     return {test: float(seconds) for seconds, test in rows}
 
 
+def _drawn(text: str, size: int = 64) -> bytes:
+    return hashlib.blake2b(f"{sampling_seed()} {text}".encode(), digest_size=size).digest()
+
+
 def _drawn_share(test: str) -> float:
-    digest = hashlib.blake2b(f"{sampling_seed()} {test}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) / (1 << 64)
+    return int.from_bytes(_drawn(test, 8)) / (1 << 64)
 
 
 def _cases_beyond(items: Iterable[pytest.Item]) -> set[pytest.Item]:
@@ -112,5 +115,4 @@ def draw_some(items: Sequence[T], count: int) -> list[T]:
 
 def _drawn_number(item: pytest.Item) -> bytes:
     # Functions with the same cases draw the same of them, and share what is prepared for those.
-    case = item.nodeid.partition("[")[2]
-    return hashlib.blake2b(f"{sampling_seed()} {case}".encode()).digest()
+    return _drawn(item.nodeid.partition("[")[2])

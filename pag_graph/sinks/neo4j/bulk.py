@@ -29,6 +29,7 @@ from pag_graph.sinks.neo4j.model import (
     ACTIVITIES,
     CONTAINS_FINDING,
     CRITICAL,
+    EDGE_KEY,
     EVENT,
     NAMELESS,
     RELEASED,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from pag_graph.builder.build import Progress
     from pag_graph.graph.run import Run
 
-_KEY = ["src", "dst", "type"]
 _HEAP = "1g"
 """Memory for the import, and for the server then, in Java's notation."""
 
@@ -411,5 +411,7 @@ def _field(rows: pl.DataFrame, column: str) -> pl.Expr:
 def _merged(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """Join relationships that are the same; critical is what is so in any window."""
     rows = pl.concat(frames, how="vertical_relaxed")
-    marked = rows.filter(pl.col("critical")).select(_KEY).unique().with_columns(critical=pl.lit(value=True))
-    return rows.unique(_KEY, keep="first").drop("critical").join(marked, on=_KEY, how="left").select(rows.columns)
+    marked = rows.filter(pl.col("critical")).select(EDGE_KEY).unique().with_columns(critical=pl.lit(value=True))
+    return (
+        rows.unique(EDGE_KEY, keep="first").drop("critical").join(marked, on=EDGE_KEY, how="left").select(rows.columns)
+    )

@@ -16,7 +16,7 @@ from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, PAG_VERTICES, TRACE_WORKERS
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.loaded import epoch_ranges
-from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, RELEASED, SEGMENT, SNAPSHOT, SPENT, STEP, THEN
+from pag_graph.sinks.neo4j.model import EDGE_KEY, FOUND_BY_EPOCH, LOG, RELEASED, SEGMENT, SNAPSHOT, SPENT, STEP, THEN
 from pag_graph.sinks.neo4j.segments import SegmentReader, as_read, bounds_of
 from pag_graph.sinks.neo4j.shown import read_shown
 from pag_graph.sinks.neo4j.told import Told
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pag_graph.graph.window import Window
     from pag_graph.sinks.neo4j.shown import Shown
 
-_EDGE_KEY = ["src", "dst", "type"]
 _NO_OPERATOR = -1
 _STEPS = ("snapshot", *STEP.columns)
 # Lists of a `Snapshot` that divide its critical path, by the column of its steps that they hold.
@@ -334,7 +333,7 @@ class Reader:
             return vertices.clear(), edges.clear()
         if detail is Detail.CRITICAL:
             # Each window for itself, so that it does not matter which others are read with it.
-            edges = edges.join(_near_paths(shown), on=_EDGE_KEY, how="semi", maintain_order="left")
+            edges = edges.join(_near_paths(shown), on=EDGE_KEY, how="semi", maintain_order="left")
             ends = pl.concat([edges["src"], edges["dst"]]).unique()
             vertices = vertices.filter(pl.col("id").is_in(ends.implode()))
         return vertices, edges
@@ -352,9 +351,9 @@ class Reader:
 
 def _edges(shown: Shown) -> pl.DataFrame:
     """Return the edges that windows show, and what ended their waits, each once; ``critical`` is null or true."""
-    critical = shown.path_edges().select(_EDGE_KEY).unique().with_columns(critical=pl.lit(value=True))
+    critical = shown.path_edges().select(EDGE_KEY).unique().with_columns(critical=pl.lit(value=True))
     rows = pl.concat([shown.edges.select(PAG_EDGES.names), shown.enders.select(PAG_EDGES.names)])
-    return rows.unique(_EDGE_KEY, keep="first").join(critical, on=_EDGE_KEY, how="left").sort("src", "dst")
+    return rows.unique(EDGE_KEY, keep="first").join(critical, on=EDGE_KEY, how="left").sort("src", "dst")
 
 
 def _divided(steps: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
@@ -400,13 +399,13 @@ def inside(windows: Sequence[Window], t_ns: pl.Expr) -> pl.Expr:
 
 def _near_paths(shown: Shown) -> pl.DataFrame:
     """Return the edges that windows show and that touch their own critical path: ``src``, ``dst`` and ``type``."""
-    rows = pl.concat([frame.select("window", *_EDGE_KEY) for frame in (shown.edges, shown.enders)])
+    rows = pl.concat([frame.select("window", *EDGE_KEY) for frame in (shown.edges, shown.enders)])
     path = shown.path_edges()
     ends = pl.concat([path.select("window", id="src"), path.select("window", id="dst")]).unique()
     touching = [
         rows.join(ends, left_on=["window", end], right_on=["window", "id"], how="semi") for end in ("src", "dst")
     ]
-    return pl.concat(touching).select(_EDGE_KEY).unique()
+    return pl.concat(touching).select(EDGE_KEY).unique()
 
 
 def _empty(columns: tuple[str, ...]) -> pl.DataFrame:

@@ -13,7 +13,7 @@ import polars as pl
 from pag_graph.model.enums import ActivityType
 from pag_graph.sinks.neo4j.content import inside
 from pag_graph.sinks.neo4j.creation import Creation
-from pag_graph.sinks.neo4j.model import ACTIVITIES, EVENT, create_relationships
+from pag_graph.sinks.neo4j.model import ACTIVITIES, EDGE_KEY, EVENT, create_relationships
 from pag_graph.sinks.neo4j.writer import Work
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ _READ_ACTIVITIES = """\
 UNWIND $id AS id
 MATCH (source:Event {run: $run, id: id})-[activity]->(target:Event)
 RETURN source.id AS src, target.id AS dst, toLower(type(activity)) AS type, properties(activity) AS has"""
-
-_KEY = ["src", "dst", "type"]
 
 
 class Gone(NamedTuple):
@@ -96,7 +94,7 @@ class EventSync:
         self.run, self.writer, self.content, self.batch_rows, self.others = run, writer, content, batch_rows, others
         self.gone = gone
         self._known: pl.Series | None = None
-        self._created = content.activities.select(_KEY).clear()
+        self._created = content.activities.select(EDGE_KEY).clear()
 
     def write_nodes(self, advance: Callable[[int], None]) -> None:
         """Create the events that lack, with the activities between those of one transaction."""
@@ -120,12 +118,14 @@ class EventSync:
         activities_there = self._read_activities()
         start, end = pl.col("start_ns"), pl.col("start_ns") + pl.col("duration_ns")
         is_mine, is_nobodys = self._owners(activities, pl.max_horizontal(start, end), pl.min_horizontal(start, end))
-        lacking = activities.join(pl.concat([activities_there.select(_KEY), self._created]), on=_KEY, how="anti")
+        lacking = activities.join(
+            pl.concat([activities_there.select(EDGE_KEY), self._created]), on=EDGE_KEY, how="anti"
+        )
         create = lacking.filter(self._select(activities, lacking, is_mine))
         merge = pl.concat(
             [
                 lacking.filter(self._select(activities, lacking, is_nobodys)),
-                _differing(activities, activities_there, _KEY),
+                _differing(activities, activities_there, EDGE_KEY),
             ]
         )
         self.writer.write_side_by_side(self._by_type(create), advance)
@@ -154,8 +154,8 @@ class EventSync:
         if not self.others:
             value = bool(chosen.len() and chosen[0])
             return pl.repeat(value=value, n=lacking.height, eager=True)
-        marked = rows.select(_KEY).with_columns(chosen=chosen)
-        return lacking.select(_KEY).join(marked, on=_KEY, how="left", maintain_order="left")["chosen"]
+        marked = rows.select(EDGE_KEY).with_columns(chosen=chosen)
+        return lacking.select(EDGE_KEY).join(marked, on=EDGE_KEY, how="left", maintain_order="left")["chosen"]
 
     def _parts(self, events: pl.DataFrame) -> Iterator[Work]:
         """Cut events, sorted by `id`, into stretches, each with the activities that begin and end in it."""
@@ -163,7 +163,7 @@ class EventSync:
         # The same for all parts: every other text would have to be planned by the server.
         by_kind = [(ACTIVITIES[kind], activities.filter(pl.col("type") == str(kind))) for kind in ActivityType]
         creation = Creation(EVENT, events, [(table, rows) for table, rows in by_kind if rows.height], self.batch_rows)
-        self._created = pl.concat([self._created.clear(), *(rows.select(_KEY) for rows in creation.created)])
+        self._created = pl.concat([self._created.clear(), *(rows.select(EDGE_KEY) for rows in creation.created)])
         return creation.work(self.writer.run_id)
 
     def _by_type(self, activities: pl.DataFrame) -> Iterator[Work]:

@@ -24,6 +24,9 @@ from pag_graph.model.tables import (
     TRACE_WORKERS,
 )
 
+EDGE_KEY = ["src", "dst", "type"]
+"""What tells edges of the store apart."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTable:

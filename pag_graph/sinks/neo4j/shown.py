@@ -15,14 +15,13 @@ from pag_graph.analyses.critical_path import paths_of
 from pag_graph.analyses.expressions import WAITING
 from pag_graph.analyses.view import View
 from pag_graph.graph.snapshot import enders_of, read_together
+from pag_graph.sinks.neo4j.model import EDGE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pag_graph.graph.run import Run
     from pag_graph.graph.window import Window
-
-_KEY = ["src", "dst", "type"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,7 @@ class Shown:
             One row per step: ``window``, ``src``, ``dst`` and ``type``.
         """
         if self.steps is None:
-            return self.edges.select("window", *_KEY).clear()
+            return self.edges.select("window", *EDGE_KEY).clear()
         return self.steps.select("window", src="edge_src", dst="edge_dst", type="type")
 
     def highest_epochs(self) -> list[int]:
