@@ -343,7 +343,7 @@ class Reading:
         job["result"] = None if job_result.get("Result") is None else self.texts.class_name(job_result["Result"])
 
     def _log_start(self, event: dict[str, Any]) -> None:
-        if self.ended and self.log.start_ms is not None:
+        if self.ended and (self.log.start_ms is not None or self.jobs):
             self._second_application(event)
         else:
             # The start of another application, which comes next, may say another one.
@@ -364,6 +364,10 @@ class Reading:
     def _application_start(self, event: dict[str, Any]) -> None:
         app_id = str(event.get("App ID") or "")[:200]
         is_other = bool(self.log.app_id and app_id) and app_id != self.log.app_id
+        if self.log.start_ms is None and self.first_ms is not None:
+            # The log lacks the start of the first one, if this one begins after what was done.
+            begins = integer(event["Timestamp"])
+            is_other = is_other or (begins is not None and begins > self.first_ms)
         if is_other or self.log.start_ms not in {None, event["Timestamp"]}:
             self._second_application(event)
             return
