@@ -2,6 +2,8 @@
 
 These are lines that are no message, and requests whose id is null or a fraction: JSON-RPC allows such ids. The Model
 Context Protocol does not, and the package takes such a request for a notification.
+
+Requests are answered though nothing comes after them: where the input ends, the package drops those that it works on.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ import anyio
 from mcp.server import MCPServer
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
@@ -32,6 +42,8 @@ _PIECE = 1 << 16
 """Bytes that are read at a time."""
 _HALF = re.compile("[\ud800-\udfff]")
 """Half a character, which cannot be written."""
+_NEVER_ANSWERED = "subscriptions/listen"
+"""A request that stays open as long as the connection."""
 _OF_THE_MESSAGE = 2
 """Parts of the place of what is wrong with a message itself: kind of message, and field."""
 
@@ -56,8 +68,9 @@ class AnsweringServer(MCPServer[Any]):
             ):
                 sound, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
                 answers, answered = anyio.create_memory_object_stream[SessionMessage](0)
-                tasks.start_soon(_pass_on, incoming, sound, answers.clone())
-                tasks.start_soon(_answer, answered, outgoing, lines)
+                waiting = _Waiting()
+                tasks.start_soon(_pass_on, incoming, sound, answers.clone(), waiting)
+                tasks.start_soon(_answer, answered, outgoing, lines, waiting)
                 server = self._lowlevel_server
                 await server.run(messages, answers, server.create_initialization_options())
         except BaseExceptionGroup as group:
@@ -150,6 +163,35 @@ class _Lines:
         return SessionMessage(kind(**{**fields, "id": self._stated.pop(str(answer.id))}), item.metadata)
 
 
+class _Waiting:
+    """Requests that an answer will come to."""
+
+    def __init__(self) -> None:
+        # The package takes an id for the same as its text, in what cancels a request.
+        self._ids: set[str] = set()
+        self._nobody = anyio.Event()
+
+    def asks(self, message: object) -> None:
+        """Note a message that is passed on: a request waits, unless none answers it or it is cancelled."""
+        if isinstance(message, JSONRPCRequest) and message.method != _NEVER_ANSWERED:
+            self._ids.add(str(message.id))
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._ids.discard(str((message.params or {}).get("requestId")))
+
+    def is_answered(self, message: object) -> None:
+        """Note a message that went out."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._ids.discard(str(message.id))
+            if not self._ids:
+                self._nobody.set()
+
+    async def out(self) -> None:
+        """Wait until nobody waits; no request may come meanwhile."""
+        if self._ids:
+            self._nobody = anyio.Event()
+            await self._nobody.wait()
+
+
 def _can_wait_for(file: int) -> bool:
     """Say whether the system tells when there is something to read, as of pipes; files keep nobody waiting."""
     with selectors.DefaultSelector() as selector:
@@ -160,23 +202,29 @@ def _can_wait_for(file: int) -> bool:
     return True
 
 
-async def _answer(answered: AsyncIterable[SessionMessage], outgoing: Any, lines: _Lines) -> None:
+async def _answer(answered: AsyncIterable[SessionMessage], outgoing: Any, lines: _Lines, waiting: _Waiting) -> None:
     async with outgoing:
         async for item in answered:
             await outgoing.send(lines.restated(item))
+            waiting.is_answered(item.message)
 
 
 async def _pass_on(
     incoming: AsyncIterable[SessionMessage | Exception],
     sound: ObjectSendStream[SessionMessage | Exception],
     answers: ObjectSendStream[SessionMessage],
+    waiting: _Waiting,
 ) -> None:
     async with sound, answers:
         async for item in incoming:
             if not isinstance(item, ValidationError):
+                if isinstance(item, SessionMessage):
+                    waiting.asks(item.message)
                 await sound.send(item)
             elif (answer := refusal(item)) is not None:
                 await answers.send(SessionMessage(answer))
+        # The package ends where `sound` does, whatever it works on.
+        await waiting.out()
 
 
 def refusal(error: ValidationError) -> JSONRPCError | None:

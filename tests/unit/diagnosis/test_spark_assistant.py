@@ -293,6 +293,31 @@ def test_a_server_reads_a_file_to_its_end(tmp_path: Path) -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_requests_are_answered_though_nothing_comes_after_them(logs: LogFolder, end: bytes) -> None:
+    """They were dropped, or answered with an error, when the input ended while the server worked on them."""
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    listing = {"name": "list_logs", "arguments": {}}
+    asked = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": listing},
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": listing},
+        # A request that is cancelled in time has no answer, and is not waited for.
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "3"}},
+        {"jsonrpc": "2.0", "id": 2.5, "method": "ping"},
+    ]
+    command = [sys.executable, "-c", "from pag_graph.cli.app import main; main()", "mcp", "--root", str(LOGS)]
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    lines = b"\n".join(json.dumps(line).encode() for line in asked) + end
+    done = subprocess.run(command, input=lines, capture_output=True, check=True, timeout=120, env=environment)
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert answers.keys() - {3} == {1, 2, 2.5}
+    assert json.loads(answers[2]["result"]["content"][0]["text"]) == logs.list_logs()
+    assert answers[2.5]["result"] == {}
+
+
 ANSWERED: list[tuple[bytes, float | None]] = [
     (b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}', None),
     (b'{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}', 1.5),
