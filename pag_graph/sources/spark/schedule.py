@@ -380,7 +380,8 @@ def _executors(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> 
     stated_executors = {stated_row["executor"]: stated_row for stated_row in log.executors.iter_rows(named=True)}
     used = {
         names[code]: (first_launch, host)
-        for code, first_launch, host in tasks.group_by("executor")
+        # In the order of the tasks: executors that the log does not add are numbered by it.
+        for code, first_launch, host in tasks.group_by("executor", maintain_order=True)
         .agg(pl.col("launch_ms").min(), pl.col("host").first())
         .iter_rows()
     }

@@ -143,6 +143,20 @@ def test_another_application_in_a_later_portion_is_left_out(
     assert told(tmp_path / "trace") == expected
 
 
+def test_executors_that_the_log_does_not_add_are_numbered_by_their_tasks(tmp_path: Path) -> None:
+    """Their order was another one at each reading, so who followed a log had workers of other numbers."""
+    log = EventLog(cores=[])
+    names = [f"{(7 * number) % 12}" for number in range(12)]
+    log.job(0, 500, [0]).stage(0, 500, tasks=12)
+    for index, name in enumerate(names):
+        log.task(0, index, name, 510 + index, 900, run=200)
+    log.stage_done(0, 910).job_done(0, 920).end(1_000).write(tmp_path / "app")
+    for epochs in (None, "job"):
+        convert(tmp_path / "app", tmp_path / f"{epochs}", epochs=epochs)
+        workers = Trace.open(tmp_path / f"{epochs}").workers.column("host").to_pylist()
+        assert [host for host in workers if host] == [f"host-{name}" for name in names]
+
+
 def test_a_gap_in_what_another_application_logged_begins_no_portion() -> None:
     lines = stream(3)
     # The first one ends between its last job and what the stream says of it.
