@@ -12,7 +12,24 @@ from pag_graph.sources.spark.task_rows import LARGEST, LARGEST_ID
 if TYPE_CHECKING:
     from pag_graph.sources.spark.texts import Texts
 
-__all__ = ["id_of", "integer", "stage_facts"]
+__all__ = ["AFTER_A_START", "SQL", "id_of", "integer", "stage_facts"]
+
+SQL = "org.apache.spark.sql.execution.ui.SparkListener"
+"""What names of events about queries begin with."""
+AFTER_A_START = frozenset(
+    {
+        "SparkListenerTaskEnd",
+        "SparkListenerTaskStart",
+        "SparkListenerStageSubmitted",
+        "SparkListenerStageCompleted",
+        "SparkListenerJobStart",
+        "SparkListenerJobEnd",
+        "SparkListenerApplicationEnd",
+        f"{SQL}SQLExecutionStart",
+        f"{SQL}SQLExecutionEnd",
+    }
+)
+"""Events that no application logs before its start."""
 
 
 def stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:

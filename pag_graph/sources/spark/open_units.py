@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.sources.spark.batch_times import BatchTimes, Ended
-from pag_graph.sources.spark.event_values import id_of, integer
+from pag_graph.sources.spark.event_values import SQL, id_of, integer
 from pag_graph.sources.spark.stream_progress import progress_row
 from pag_graph.sources.spark.task_rows import LARGEST
 from pag_graph.sources.spark.texts import Texts
@@ -22,7 +22,6 @@ UNITS = ("batch", "query", "job")
 """What an epoch can be, the largest first."""
 
 STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
-_SQL = "org.apache.spark.sql.execution.ui.SparkListener"
 
 
 class Under(NamedTuple):
@@ -66,8 +65,8 @@ class OpenUnits:
         return {
             "SparkListenerJobStart": self._job_start,
             "SparkListenerJobEnd": self._job_end,
-            f"{_SQL}SQLExecutionStart": self._execution_start,
-            f"{_SQL}SQLExecutionEnd": self._execution_end,
+            f"{SQL}SQLExecutionStart": self._execution_start,
+            f"{SQL}SQLExecutionEnd": self._execution_end,
             f"{STREAMING}QueryProgressEvent": self._progress,
             f"{STREAMING}QueryTerminatedEvent": self._terminated,
         }

@@ -27,7 +27,15 @@ __all__ = ["Portion", "PortionReader"]
 
 _FACTS = ("app_id", "app_name", "version", "start_ms", "properties")
 _OF_READING = frozenset(
-    {"line_unreadable", "line_too_long", "event_damaged", "value_out_of_range", "event_unknown", "log_incomplete"}
+    {
+        "line_unreadable",
+        "line_too_long",
+        "event_damaged",
+        "value_out_of_range",
+        "event_unknown",
+        "application_start_missing",
+        "log_incomplete",
+    }
 )
 """Findings about all lines so far: they are told with the last portion."""
 _TIMES = {

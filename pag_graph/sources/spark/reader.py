@@ -16,7 +16,7 @@ from pag_graph.sources.spark import log_tables as tables
 from pag_graph.sources.spark.accumulators import Accumulators
 from pag_graph.sources.spark.cached_blocks import CachedBlocks
 from pag_graph.sources.spark.codecs import Stopped, decode
-from pag_graph.sources.spark.event_values import id_of, integer, stage_facts
+from pag_graph.sources.spark.event_values import AFTER_A_START, SQL, id_of, integer, stage_facts
 from pag_graph.sources.spark.executor_memory import ExecutorMemory
 from pag_graph.sources.spark.log_lines import Lines
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
@@ -53,7 +53,6 @@ _MOST_EXECUTORS = 100_000
 _MOST_NAMES = 1_000
 """Names of events that are told apart: Spark has some hundred."""
 _PROGRESS = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
-_SQL = "org.apache.spark.sql.execution.ui.SparkListener"
 
 
 def read_log(
@@ -167,10 +166,10 @@ class Reading:
             "SparkListenerExecutorAdded": self._executor_added,
             "SparkListenerExecutorRemoved": self._executor_removed,
             "SparkListenerExecutorDecommission": self._executor_decommission,
-            f"{_SQL}SQLExecutionStart": self._execution_start,
-            f"{_SQL}SQLExecutionEnd": self._execution_end,
-            f"{_SQL}SQLAdaptiveExecutionUpdate": self._execution_plan,
-            f"{_SQL}DriverAccumUpdates": self._driver_metrics,
+            f"{SQL}SQLExecutionStart": self._execution_start,
+            f"{SQL}SQLExecutionEnd": self._execution_end,
+            f"{SQL}SQLAdaptiveExecutionUpdate": self._execution_plan,
+            f"{SQL}DriverAccumUpdates": self._driver_metrics,
             "SparkListenerStageExecutorMetrics": lambda event: self.memory.add(
                 event["Executor ID"], event["Executor Metrics"]
             ),
@@ -343,7 +342,7 @@ class Reading:
         job["result"] = None if job_result.get("Result") is None else self.texts.class_name(job_result["Result"])
 
     def _log_start(self, event: dict[str, Any]) -> None:
-        if self.ended and (self.log.start_ms is not None or self.jobs):
+        if self.ended:
             self._second_application(event)
         else:
             # The start of another application, which comes next, may say another one.
@@ -364,10 +363,10 @@ class Reading:
     def _application_start(self, event: dict[str, Any]) -> None:
         app_id = str(event.get("App ID") or "")[:200]
         is_other = bool(self.log.app_id and app_id) and app_id != self.log.app_id
-        if self.log.start_ms is None and self.first_ms is not None:
-            # The log lacks the start of the first one, if this one begins after what was done.
-            begins = integer(event["Timestamp"])
-            is_other = is_other or (begins is not None and begins > self.first_ms)
+        if self.log.start_ms is None:
+            # The log lacks the start of the first one, if this one comes after work, or begins after what was done.
+            worked, begins = not self.counts.keys().isdisjoint(AFTER_A_START), integer(event["Timestamp"]) or 0
+            is_other = is_other or worked or (self.first_ms is not None and begins > self.first_ms)
         if is_other or self.log.start_ms not in {None, event["Timestamp"]}:
             self._second_application(event)
             return
@@ -464,6 +463,9 @@ class Reading:
             of_others=self.of_others,
             twice=self.tasks.twice,
         )
+        if self.log.start_ms is None:
+            detail = "the application's start is not in the log; the answer begins with what is there"
+            self.find("application_start_missing", "warning", 1, "logs", detail)
         if not self.log.complete:
             state = "still ran when the log was read" if log.in_progress else "has no end in the log"
             self.find(

@@ -143,6 +143,36 @@ def test_another_application_in_a_later_portion_is_left_out(
     assert told(tmp_path / "trace") == expected
 
 
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize(("lost", "later_ms"), [(2, 0), (4, -3_600_000), (16, 3_600_000)])
+def test_an_application_without_its_start_stays_the_first_one(
+    tmp_path: Path, *, ended: bool, later_ms: int, lost: int
+) -> None:
+    """The second one was taken for it, unless it began later: its tasks were tasks of the first one."""
+    first = stream(3)[lost:] if ended else stream(3)[lost:-1]
+    lines = first + another_application(later_ms, "app-2")
+    expected = whole(lines, tmp_path / "whole", "batch")
+    place = tmp_path / "app.inprogress"
+    feed = EventLogFeed(place, tmp_path / "trace")
+    for number, line in enumerate(lines):
+        with place.open("ab") as file:
+            file.write(line)
+        feed.look()
+        if number % 8 == 7:
+            feed.close()
+            feed = EventLogFeed(place, tmp_path / "trace")
+    place.rename(tmp_path / "app")
+    finished(feed).close()
+    assert told(tmp_path / "trace") == expected
+    whole(first, tmp_path / "alone", "batch")
+    alone, both = Trace.open(tmp_path / "alone" / "trace"), Trace.open(tmp_path / "trace")
+    assert pl.DataFrame(both.events()).equals(pl.DataFrame(alone.events()))
+    found = {row["finding"]: row["observed"] for row in both.findings.to_pylist()}
+    assert found["application_start_missing"] == 1
+    assert found.pop("second_application") == len(stream(2)) - (not ended)
+    assert found == {row["finding"]: row["observed"] for row in alone.findings.to_pylist()}
+
+
 def test_executors_that_the_log_does_not_add_are_numbered_by_their_tasks(tmp_path: Path) -> None:
     """Their order was another one at each reading, so who followed a log had workers of other numbers."""
     log = EventLog(cores=[])
