@@ -232,7 +232,10 @@ class EventLogFeed:
         -------
         list of dict
             Per unit, the oldest first: `name`, `since_ms`, `so_far_ms`; for a batch what `BatchTimes.compared` says.
+            Empty once the application is over: by its end, or where another one begins in the log.
         """
+        if self._reader.ended:
+            return []
         last_ms = self._reader.last_ms
         until = now_ms if abs(self._heard_ms - last_ms) < _SAME_CLOCK_MS else last_ms
         ongoing_units = []

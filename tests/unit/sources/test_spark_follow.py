@@ -309,6 +309,24 @@ def test_a_batch_that_takes_long_is_named_while_it_runs(tmp_path: Path) -> None:
     feed.close()
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_nothing_goes_on_in_an_application_that_is_over(tmp_path: Path, *, ended: bool) -> None:
+    """Its end or another application's start ends it, though its last batch has no end in the log."""
+    first, second = stream(3), another_application(3_600_000, "app-2")
+    progress_of = [at for at, line in enumerate(first) if PROGRESS.encode() in line]
+    # What comes after all but what the stream says of its last batch.
+    over = first[-1:] if ended else second[:2]
+    feed = EventLogFeed(tmp_path / "app", tmp_path / "trace")
+    named = []
+    for lines in (first[: progress_of[-1]], over, [] if ended else second[2:8]):
+        with (tmp_path / "app").open("ab") as file:
+            file.write(b"".join(lines))
+        feed.look()
+        named.append([unit["name"] for unit in feed.ongoing(0)])
+    feed.close()
+    assert named == [[f"batch 2 of query {QUERY[:8]}"], [], []]
+
+
 def test_parts_that_went_are_told_and_compacted_ones_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "eventlog_v2_app"
     folder.mkdir()
