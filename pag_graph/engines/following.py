@@ -224,7 +224,7 @@ class Following:
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
         self._derive, self._keep, self._memory = derive, keep or Keep(), memory_bytes
         self._feed = feed
-        self._commits, self._closed_ns = 0, 0
+        self._commits, self._closed_ns, self._told = 0, 0, -1
         self._pending: _Pending | None = None
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
@@ -347,12 +347,13 @@ class Following:
             return None
         row = {"epoch": ongoing.epoch, "held_ns": round(held_s * 1e9), **ongoing.holder._asdict()}
         info = follower.hold(row)
-        if info is None:
-            return None
-        return self._tell_of(Committed(path=self._store, version=info.versions["epochs"], closed=(), answered=()))
+        return None if info is None else self._tell_of(info)
 
-    def _tell_of(self, commit: Committed) -> Committed:
-        self._commits += 1
+    def _tell_of(
+        self, info: StoreInfo, *, closed: tuple[int, ...] = (), answered: tuple[int, ...] = (), complete: bool = False
+    ) -> Committed:
+        self._commits, self._told = self._commits + 1, info.versions["epochs"]
+        commit = Committed(path=self._store, version=self._told, closed=closed, answered=answered, complete=complete)
         for observer in self._observers:
             observer.committed(commit)
         return commit
@@ -382,17 +383,21 @@ class Following:
                 self._commit(follower, tail)
                 yield from self._taken(follower, tail)
         self._remove(follower, exactly=True)
+        store = follower.store
+        if store is not None and self._commits and store.versions["epochs"] != self._told:
+            # What was removed since the last commit took its files: who opens the last one finds what stayed.
+            yield self._tell_of(store, complete=follower.complete)
         if self._unnoted is not None:
             # Nobody would write it later: the next follower may find nothing to do.
             self._beside(self._unnoted)
         self._say(follower, tail)
-        removed = follower.store and follower.store.removed
+        removed = store and store.removed
         self._report = FollowReport(
             ending=ending,
-            store=follower.store,
+            store=store,
             events=tail.rows,
             commits=self._commits,
-            closed=0 if follower.store is None else follower.store.closed_epochs,
+            closed=0 if store is None else store.closed_epochs,
             scanned=follower.scanned,
             complete=tail.complete,
             removed=removed.epochs if removed else 0,
@@ -411,15 +416,8 @@ class Following:
             published = pending.publish()
             info, _ = published
             at_commit = {"committed_ns": time.time_ns(), "commit": info.versions["epochs"]}
-            commit = self._tell_of(
-                Committed(
-                    path=self._store,
-                    version=info.versions["epochs"],
-                    closed=tuple(row.epoch for row in pending.closed),
-                    answered=pending.answered,
-                    complete=follower.complete,
-                )
-            )
+            closed = tuple(row.epoch for row in pending.closed)
+            commit = self._tell_of(info, complete=follower.complete, closed=closed, answered=pending.answered)
             self._unanswered += [row | at_commit for row in timings]
             now, told = {"answered_ns": time.time_ns()}, set(commit.answered)
             self._untimed += [row | now for row in self._unanswered if row["epoch"] in told]

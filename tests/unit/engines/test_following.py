@@ -121,6 +121,29 @@ def test_what_a_commit_held_is_gone_once_it_was_removed_unless_somebody_has_it_o
         third.run  # noqa: B018  (it is opened)
 
 
+def test_the_last_commit_can_be_opened_when_all_is_over_whatever_was_removed(tmp_path: Path) -> None:
+    """It was the one before the last removal, which took its files away."""
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    steps = [*(lambda epoch=epoch: growing.write_until(epoch) for epoch in (1, 2, 5)), growing.finish]
+    told = []
+
+    class Watching:
+        def committed(self, commit: Committed) -> None:
+            told.append(commit)
+
+    watched = following(growing, tmp_path / "store", *steps, keep=Keep.of("1"), observers=[Watching()])
+    commits = list(watched.commits())
+    assert commits == told
+    assert watched.report.commits == len(commits)
+    assert sum((commit.closed for commit in commits), ()) == tuple(range(8))
+    for last in (commits[-1], told[-1]):
+        assert last.complete
+        assert last.run.epochs.equals(Run(tmp_path / "store").epochs)
+        assert last.run.info.versions == open_store(tmp_path / "store").versions
+    # Nothing is kept for it.
+    assert last.run.epochs["epoch"].min() == 7
+
+
 def test_rows_are_read_while_queries_are_answered(tmp_path: Path) -> None:
     growing = GrowingTrace(rounds(8), tmp_path / "trace")
     events_read, has_read_on = set(), Event()
