@@ -163,7 +163,7 @@ def lay_end_to_end(measures: Sequence[Measures]) -> Layout:
     check_size(rows.height, lanes.height)
     move = base - low
     lane_key = ["process", "lane"]
-    by_worker = stays.join(lanes, on=lane_key).with_columns(pl.col("end") + pl.Series(move).gather(stays["request"]))
+    by_worker = stays.join(lanes, on=lane_key).with_columns(pl.col("end") + pl.lit(pl.Series(move)).gather("request"))
     return Layout(
         move=move,
         begin=rows["begin"].to_numpy() + move,

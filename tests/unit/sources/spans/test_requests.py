@@ -12,6 +12,7 @@ import pytest
 from pag_graph import api, sources
 from pag_graph.kernels.span_paths import OWN
 from pag_graph.sources.spans.convert import convert, convertible
+from pag_graph.sources.spans.layout import Measures, lay_end_to_end
 from pag_graph.sources.spans.request_parts import request_rows
 from pag_graph.sources.spans.requests import NEVER, Requests
 from pag_graph.sources.spans.table import CONSUMER
@@ -299,3 +300,20 @@ def test_the_store_has_the_paths_of_the_kernel(tmp_path: Path) -> None:
         assert {key: value for key, value in sums.items() if value} == expected, number
     rows = pl.read_parquet(tmp_path / "trace" / "requests.parquet")
     assert rows["latency_ns"].to_list() == made.latency[written].tolist()
+
+
+def test_each_stay_ends_with_its_own_request_when_requests_are_laid_end_to_end() -> None:
+    """With about as many lanes as stays, the join gave them another order, and each the move of another request."""
+    count = 10
+    low = [1_000_000 * number for number in range(count)]
+    high = [begin + 100 * (number + 1) for number, begin in enumerate(low)]
+    lanes = [(7 * number) % count for number in range(count)]
+    requests = pl.DataFrame(
+        {"low": low, "high": high, "begin": low, "end": high, "process": lanes, "lane": [0] * count}
+    ).with_columns(size=pl.lit(1), digest=pl.lit(b""))
+    stays = pl.DataFrame({"request": range(count), "process": lanes, "lane": [0] * count, "end": high}).with_columns(
+        called=pl.lit(value=False), below=pl.lit(value=False)
+    )
+    layout = lay_end_to_end([Measures(requests, stays)])
+    ends = dict(layout.stays.select("request", "end").iter_rows())
+    assert [ends[number] for number in range(count)] == layout.end.tolist()
