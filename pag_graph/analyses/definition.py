@@ -51,7 +51,7 @@ class Standing(StrEnum):
 class Resumed(NamedTuple):
     """The end of an answer over epochs, and what its next end follows from.
 
-    ``resume(run, last, parameters, since, memory)`` makes it: of the rounds from an epoch on, or of more.
+    ``resume(run, last, parameters, since, memory, warm)`` makes it: of the rounds from an epoch on, or of more.
     """
 
     since: int

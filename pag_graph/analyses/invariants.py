@@ -15,9 +15,9 @@ import polars as pl
 
 from pag_graph.analyses.definition import Chart, RunAnalysis, Standing
 from pag_graph.analyses.expressions import END, IS_MESSAGE, rounds, worker_of
-from pag_graph.analyses.observations import KEY, NAMES, SEEN, limits_given, numbered, round_observations, shaped
+from pag_graph.analyses.observations import KEY, NAMES, SEEN, limits_given, numbered, round_observations, shape
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.membership import labels, members, rows_of
+from pag_graph.graph.membership import labels, members, places, rows_of
 from pag_graph.graph.tiling import scan_near
 from pag_graph.kernels.arranging import medians
 from pag_graph.kernels.replay import group_arcs
@@ -171,23 +171,27 @@ def violations(
     row = rows_of(run, epochs, sends["src_epoch"].to_numpy())
     sends = sends.with_columns(epoch=pl.when(pl.Series(row >= 0)).then(pl.Series(epochs[row])))
     progress = _progress(run, sends, windows)
-    fixed = observations.filter("fixed").drop("fixed")
-    largest = observations.filter(~pl.col("fixed")).drop("fixed")
-    frames = [fixed.join(limits_given(parameters), on="invariant").with_columns(learned=pl.lit(value=False))]
+    # Plans are put together first: a follower asks at every commit, and each call of Polars takes longer than its rows.
+    columns, limits = [*SEEN, "epoch"], limits_given(parameters)
+    worst = progress.lazy().sort("observed", "start_ns", descending=[True, False])
+    worst = worst.unique(["epoch", "worker"], keep="first", maintain_order=True)
+    largest = observations.lazy().filter(~pl.col("fixed"))
+    observed = pl.concat([largest.select(columns), worst.select(columns)]).collect()
+    found = []
+    if limits.height:
+        fixed = observations.lazy().filter("fixed").join(limits.lazy(), on="invariant")
+        found.append(fixed.with_columns(learned=pl.lit(value=False)))
     if parameters.progress_max_ns is not None:
         limit = pl.lit(parameters.progress_max_ns, pl.Int64)
-        slow = progress.filter(pl.col("observed") > parameters.progress_max_ns)
-        frames.append(slow.with_columns(limit=limit, learned=pl.lit(value=False)))
-    worst = progress.sort("observed", "start_ns", descending=[True, False]).unique(
-        ["epoch", "worker"], keep="first", maintain_order=True
-    )
-    observed = pl.concat([largest, worst.select(largest.columns)])
+        slow = progress.lazy().filter(pl.col("observed") > parameters.progress_max_ns)
+        found.append(slow.with_columns(limit=limit, learned=pl.lit(value=False)))
     if parameters.learn:
-        before = [] if past is None else [past.select(observed.columns)]
-        unusual = _unusual(pl.concat([*before, observed]), parameters)
-        frames.append(unusual.filter(pl.col("epoch").is_in(windows["epoch"].implode())))
-    rows = pl.concat([frame.select(*SEEN, "epoch", "limit", "learned") for frame in frames])
-    rows = rows.with_columns(unit=pl.lit("ns"))
+        before = [] if past is None else [past.select(columns)]
+        unusual = _unusual(pl.concat([*before, observed]), parameters).lazy()
+        found.append(unusual.filter(pl.col("epoch").is_in(windows["epoch"].implode())))
+    nothing = pl.LazyFrame(schema={**SEEN, "epoch": pl.Int64, "limit": pl.Int64, "learned": pl.Boolean})
+    together = pl.concat([nothing, *(frame.select(*columns, "limit", "learned") for frame in found)])
+    rows = together.with_columns(unit=pl.lit("ns")).collect()
     if parameters.some_progress:
         silent = _silent(run, sends, windows, to_all=parameters.progress_to_all)
         rows = pl.concat([rows, silent.select(rows.columns)])
@@ -262,33 +266,27 @@ def _progress(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFr
     gaps = pl.DataFrame(
         {
             "src": src[begin],
-            "dst": pl.concat([pl.Series(src[gap + 1]), pl.repeat(None, len(begun), dtype=pl.Int64, eager=True)]),
+            "dst": pl.concat([pl.Series(src[gap + 1]), pl.Series([None] * len(begun), dtype=pl.Int64)]),
             "worker": worker[begin],
             "start_ns": start[begin],
             "observed": np.append(start[gap + 1], np.full(len(begun), end)) - start[begin],
         }
     )
-    epochs = pl.concat([epoch[gap + 1], pl.repeat(last, len(begun), dtype=pl.Int64, eager=True)])
-    shaped_gaps = shaped(gaps, invariant=pl.lit("progress_max"), type=pl.lit(_PROGRESS))
-    return shaped_gaps.with_columns(epochs.alias("epoch"))
+    epochs = pl.concat([epoch[gap + 1], pl.Series([last] * len(begun), dtype=pl.Int64)])
+    columns = shape(gaps.columns, invariant=pl.lit("progress_max"), type=pl.lit(_PROGRESS))
+    return gaps.select(*columns, epochs.alias("epoch"))
 
 
 def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, *, to_all: bool) -> pl.DataFrame:
     """Return the workers that are there throughout a round, and sent progress to too few that are as well."""
-    reached = sends.select("epoch", worker=worker_of("src"), to_worker=worker_of("dst")).unique()
     asked = _with_progress(run, sends, windows)
     most = len(run.workers) - 1
-    workers = pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
-    suspects = (
-        _with_receivers(asked.select("epoch").join(workers, how="cross"), reached)
-        .filter(pl.col("observed") < (most if to_all else min(most, 1)))
-        .select("epoch")
-        .unique()
-    )
-    if not suspects.height:
+    suspects = _with_few_receivers(run, asked["epoch"].to_numpy(), sends, most if to_all else min(most, 1))
+    if not suspects.any():
         # Mostly no worker is silent, and nobody's life needs to be known.
         return pl.DataFrame(schema=_SILENT)
-    owing = _there_throughout(run, asked.join(suspects, on="epoch", how="semi"))
+    reached = sends.select("epoch", worker=worker_of("src"), to_worker=worker_of("dst")).unique()
+    owing = _there_throughout(run, asked.filter(pl.Series(suspects)))
     others = owing.group_by("epoch").agg(limit=pl.len().cast(pl.Int64) - 1)
     if not to_all:
         others = others.with_columns(pl.col("limit").clip(upper_bound=1))
@@ -309,12 +307,25 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, *, to_all: boo
         .collect()
     )
     joined = below_limit.join(last, on=["worker", "epoch"], how="left")
-    silent = shaped(joined, invariant=pl.lit("some_progress"), start_ns=pl.coalesce("start_ns", "window_ns"))
-    return silent.with_columns(
-        joined["epoch", "limit"],
-        learned=pl.lit(value=False),
-        unit=pl.lit("receivers"),
-    )
+    columns = shape(joined.columns, invariant=pl.lit("some_progress"), start_ns=pl.coalesce("start_ns", "window_ns"))
+    return joined.select(*columns, "epoch", "limit", learned=pl.lit(value=False), unit=pl.lit("receivers"))
+
+
+def _with_few_receivers(run: Run, epochs: I64, sends: pl.DataFrame, least: int) -> NDArray[np.bool_]:
+    """Say of epochs whether any worker of the run reached fewer than so many in them."""
+    # A follower asks at every commit, as `_progress` says.
+    workers = np.array(run.workers, np.int64)
+    if not len(epochs) or not len(workers):
+        return np.zeros(len(epochs), np.bool_)
+    counted = sends.filter(pl.col("epoch").is_not_null())
+    src, dst = (counted[name].to_numpy() >> POSITION_BITS for name in ("src", "dst"))
+    epoch, worker = places(epochs, counted["epoch"].to_numpy()), places(workers, src)
+    others, other = np.unique(dst, return_inverse=True)
+    pair = epoch * len(workers) + worker
+    asked = (epoch >= 0) & (worker >= 0)
+    reached = np.unique(pair[asked] * len(others) + other[asked]) // max(len(others), 1)
+    receivers = np.bincount(reached, minlength=len(epochs) * len(workers)).reshape(len(epochs), len(workers))
+    return np.asarray((receivers < least).any(axis=1), dtype=np.bool_)
 
 
 def _with_receivers(workers: pl.DataFrame, reached: pl.DataFrame) -> pl.DataFrame:
@@ -336,8 +347,9 @@ def _owing_at(run: Run, t_ns: int) -> pl.DataFrame:
     if run.epochs_are_islands:
         return pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
     at = scan_near(run, [run.stretch(t_ns, t_ns, follows=t_ns > 0)], "touches")
-    across = at.filter(~IS_MESSAGE, pl.col("start_ns") <= t_ns, t_ns <= END)
-    alive = across.select(worker=worker_of("dst")).unique().collect()
+    # Few edges are left then: only their types are looked at.
+    across = at.filter(pl.col("start_ns") <= t_ns, t_ns <= END).select("dst", "type").collect()
+    alive = across.filter(~IS_MESSAGE).select(worker=worker_of("dst")).unique()
     return alive if alive.height > 1 else alive.clear()
 
 

@@ -36,7 +36,14 @@ _SCHEMA = {"part": pl.String, "epoch": pl.Int64, "key": pl.String, "value": pl.S
 _KEYS = {name: pl.String if SEEN[name] == SEEN["type"] else SEEN[name] for name in KEY}
 
 
-def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, memory: pl.DataFrame) -> Resumed:
+def resume(
+    run: Run,
+    last: int,
+    parameters: InvariantsParameters,
+    since: int,
+    memory: pl.DataFrame,
+    warm: dict[str, pl.DataFrame],
+) -> Resumed:
     """Answer `invariants` of the rounds from an epoch on.
 
     Parameters
@@ -51,6 +58,8 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
         The first epoch whose answer can be another one.
     memory
         What the last call said to remember; nothing at first.
+    warm
+        What the last call of this process has of that as columns, if there was one; goes on.
 
     Returns
     -------
@@ -66,12 +75,14 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
     anew = not begin or begin[0]["key"] == "alone" or since < begin[0]["epoch"]
     if anew or not known_rounds.height:
         since, memory = -(2**63), pl.DataFrame(schema=_SCHEMA)
+        warm.clear()
         run, run_until, known_rounds = run.whole, run.whole.until(last), rounds(run.whole.until(last))
     first_sent = first_label(run, since)
-    observed = _observed(memory.filter(pl.col("epoch") < since))
-    sent, later = _sent(memory.filter(pl.col("epoch") < first_sent)), progress_sends(run, first_sent)
+    observed = (warm[_OBSERVED] if warm else _observed(memory)).filter(pl.col("epoch") < since)
+    sent = (warm[_SENT] if warm else _sent(memory)).filter(pl.col("src_epoch") < first_sent)
+    later = progress_sends(run, first_sent)
     if _epochs_overlap(sent, later):
-        return resume(run.whole, last, parameters, since, pl.DataFrame(schema=_SCHEMA))
+        return resume(run.whole, last, parameters, since, pl.DataFrame(schema=_SCHEMA), warm)
     windows = known_rounds.filter(pl.col("epoch") >= since)
     if not windows.height:
         return Resumed(since, ANALYSIS.schema.empty_table(), memory)
@@ -86,9 +97,11 @@ def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, me
         sends=pl.concat([_latest(sent), later]),
         past=observed,
     )
-    sends = pl.concat([sent, later])
-    remembered = _memory(run_until, known_rounds, parameters, pl.concat([observed, new]), sends)
-    return Resumed(since, listed(rows), remembered)
+    first = int(known_rounds["epoch"].tail(_EPOCHS)[0])
+    values = _latest_values(pl.concat([observed, new]), first, parameters.over)
+    sends = pl.concat([sent, later]).filter(pl.col("src_epoch") <= known_rounds["epoch"][-1])
+    warm.update({_OBSERVED: values, _SENT: _latest_sends(run_until, sends, first)})
+    return Resumed(since, listed(rows), _memory(known_rounds, first, **warm))
 
 
 def _epochs_overlap(before: pl.DataFrame, later: pl.DataFrame) -> bool:
@@ -128,38 +141,40 @@ def _sent(memory: pl.DataFrame) -> pl.DataFrame:
     return rows["value"].str.json_decode(pl.Struct(_SENDS)).struct.unnest()
 
 
-def _memory(
-    run: Run,
-    known_rounds: pl.DataFrame,
-    parameters: InvariantsParameters,
-    observed: pl.DataFrame,
-    sends: pl.DataFrame,
-) -> pl.DataFrame:
-    """Return what is needed to go on as of any of the last epochs."""
-    epochs = known_rounds["epoch"]
-    first, last = int(epochs.tail(_EPOCHS)[0]), int(epochs[-1])
-    # Per key: the values of these epochs, and as many earlier ones as limits look at.
-    earlier_values = (
-        observed.filter(pl.col("epoch") < first).sort("epoch").group_by(KEY, maintain_order=True).tail(parameters.over)
+def _latest_values(observed: pl.DataFrame, first: int, over: int) -> pl.DataFrame:
+    """Return what was observed from an epoch on, and per key as many earlier values as limits look at."""
+    rows = observed.lazy()
+    earlier = rows.filter(pl.col("epoch") < first).sort("epoch").group_by(KEY, maintain_order=True).tail(over)
+    return pl.concat([earlier.select(observed.columns), rows.filter(pl.col("epoch") >= first)]).collect()
+
+
+def _latest_sends(run: Run, sends: pl.DataFrame, first: int) -> pl.DataFrame:
+    """Return the last progress message of each worker in each epoch from one on, and the last one before."""
+    # Epochs without a row of their own count with the next row.
+    earlier = pl.col("src_epoch") < first_label(run, first)
+    of_epoch = (
+        sends.lazy()
+        .sort("start_ns", "src")
+        .with_columns(worker=worker_of("src"), of=pl.when(~earlier).then("src_epoch"))
     )
-    kept_values = pl.concat([earlier_values.select(observed.columns), observed.filter(pl.col("epoch") >= first)])
-    values = kept_values.select(
+    return of_epoch.unique(["worker", "of"], keep="last", maintain_order=True).select(*_SENDS).collect()
+
+
+def _memory(known_rounds: pl.DataFrame, first: int, *, observed: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Return what is needed to go on as of any of the last epochs, as texts."""
+    values = observed.lazy().select(
         part=pl.lit(_OBSERVED),
         epoch="epoch",
         key=pl.struct(pl.col(name).cast(kind) for name, kind in _KEYS.items()).struct.json_encode(),
         value=pl.col("observed").cast(pl.String),
     )
-    order = sends.filter(pl.col("src_epoch") <= last).sort("start_ns", "src")
-    # Epochs without a row of their own count with the next row.
-    earlier = pl.col("src_epoch") < first_label(run, first)
-    of_epoch = order.with_columns(worker=worker_of("src"), of=pl.when(~earlier).then("src_epoch"))
-    latest = of_epoch.unique(["worker", "of"], keep="last", maintain_order=True)
-    sent = latest.select(
+    sends = sent.lazy().select(
         part=pl.lit(_SENT),
         epoch="src_epoch",
-        key=pl.col("worker").cast(pl.String),
+        key=worker_of("src").cast(pl.String),
         value=pl.struct(*_SENDS).struct.json_encode(),
     )
     alone = "alone" if known_rounds["role"].to_list() == ["startup"] else "rounds"
-    begin = pl.DataFrame({"part": [FROM], "epoch": [first], "key": [alone], "value": [str(last)]}, schema=_SCHEMA)
-    return pl.concat([values, sent, begin]).select(*_SCHEMA)
+    last = str(known_rounds["epoch"][-1])
+    begin = pl.LazyFrame({"part": [FROM], "epoch": [first], "key": [alone], "value": [last]}, schema=_SCHEMA)
+    return pl.concat([values, sends, begin]).select(*_SCHEMA).collect()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -12,11 +12,12 @@ from pag_graph.analyses.expressions import delivered_ns, worker_of
 from pag_graph.analyses.view import IS_LOCAL, end_ns
 from pag_graph.analyses.view import delivered_ns as delivered
 from pag_graph.analyses.view import worker_of as worker_in
-from pag_graph.graph.tiling import ordered, ranks
-from pag_graph.kernels.arranging import largest
+from pag_graph.graph.columns import integers
+from pag_graph.graph.tiling import is_type, ranks, read_members
+from pag_graph.kernels.arranging import arrange, largest
 from pag_graph.kernels.compiling import read_only
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
-from pag_graph.model.tables import INVARIANTS
+from pag_graph.runtime import threads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pag_graph.analyses.invariants import InvariantsParameters
     from pag_graph.analyses.view import Frame, View
     from pag_graph.graph.run import Run
-    from pag_graph.graph.tiling import Tiling
     from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
@@ -73,7 +73,8 @@ def round_observations(view: View, parameters: InvariantsParameters) -> pl.DataF
     """
     if view.spread is not None:
         return _candidates(view, parameters)
-    return view.over("labels", _columns(view.run), lambda tiling: _observations(tiling, parameters), INVARIANTS)
+    edges, window = read_members(view.run, view.windows, _columns(view.run), "labels")
+    return _observations(view, edges, window, parameters)
 
 
 def _columns(run: Run) -> tuple[str, ...]:
@@ -84,29 +85,29 @@ def _of_reads(run: Run) -> tuple[str, ...]:
     return _OF_READS if run.aligned else ()
 
 
-def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFrame:
-    edges, window = tiling.edges, tiling.window
-    src, dst, start = (edges[name].to_numpy() for name in ("src", "dst", "start_ns"))
-    end = start + edges["duration_ns"].to_numpy()
-    local = np.flatnonzero(~tiling.is_type(*MESSAGE_TYPES))
-    after = -dst[local]
-    rows = largest(window[local], len(tiling.windows), *read_only(end[local], after, after))
+def _observations(view: View, edges: pl.DataFrame, window: I64, parameters: InvariantsParameters) -> pl.DataFrame:
+    """Return the same of edges in memory, of which `window` says the places of their windows."""
+    finders = {
+        "epoch_max": lambda: _epochs(view.run, view.windows, *_last(view, edges, window)),
+        "message_max": lambda: _messages(view.run, edges, window),
+        "operator_max": lambda: _activations(len(view.windows), edges, window),
+    }
+    found = threads.each(lambda find: find(), list(finders.values()))
+    return _reduced(dict(zip(finders, found, strict=True)), parameters)
+
+
+def _last(view: View, edges: pl.DataFrame, window: I64) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Return the local edge of each window that ends last, and where epochs are islands also the ends of its edges."""
+    local = np.flatnonzero(~is_type(edges, *MESSAGE_TYPES))
+    src, dst, start, duration = (edges[name].to_numpy() for name in ("src", "dst", "start_ns", "duration_ns"))
+    end, after = start[local] + duration[local], -dst[local]
+    rows = largest(window[local], len(view.windows), *read_only(end, after, after))
     rows = local[rows[rows >= 0]]
     last = pl.DataFrame({"window": window[rows], "src": src[rows], "dst": dst[rows]})
-    shown = np.flatnonzero(np.diff(tiling.first))
-    extent = pl.DataFrame(
-        {
-            "window": shown,
-            "start_ns": np.minimum.reduceat(start, tiling.first[shown]),
-            "end_ns": np.maximum.reduceat(end, tiling.first[shown]),
-        }
-    )
-    observed = {
-        "epoch_max": _epochs(tiling.run, tiling.windows, last, extent),
-        "message_max": _messages(tiling),
-        "operator_max": _activations(tiling),
-    }
-    return _reduced(observed, parameters)
+    if not view.run.epochs_are_islands:
+        return last, None
+    ends = pl.DataFrame({"window": window, "start_ns": start, "end_ns": start + duration})
+    return last, ends.group_by("window").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
 
 
 def _candidates(view: View, parameters: InvariantsParameters) -> pl.DataFrame:
@@ -174,8 +175,8 @@ def _first_of_all(view: View, candidates: Frame, keys: list[str], limit: int | N
 
 def _reduced(observed: Mapping[str, pl.DataFrame], parameters: InvariantsParameters) -> pl.DataFrame:
     """Return what is observed, by invariant, where it exceeds a limit, and the largest of each key."""
-    limits = {row["invariant"]: row["limit"] for row in limits_given(parameters).iter_rows(named=True)}
-    parts = [SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False)).clear()]
+    limits = dict(limits_given(parameters).iter_rows())
+    parts = [SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False)).clear().lazy()]
     for name, frame in observed.items():
         key, keys = numbered(frame, "window", *(column for column in KEY if column in frame.columns))
         largest_rows = largest(
@@ -185,9 +186,10 @@ def _reduced(observed: Mapping[str, pl.DataFrame], parameters: InvariantsParamet
         if name in limits:
             chosen.insert(0, (frame.filter(pl.col("observed") > limits[name]), True))
         parts += [
-            shaped(rows, invariant=pl.lit(name)).with_columns(fixed=pl.lit(value=fixed)) for rows, fixed in chosen
+            rows.lazy().select(*shape(rows.columns, invariant=pl.lit(name)), fixed=pl.lit(value=fixed))
+            for rows, fixed in chosen
         ]
-    return pl.concat(parts)
+    return pl.concat(parts).collect()
 
 
 def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
@@ -212,10 +214,7 @@ def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
         column = frame[name]
         if column.dtype == pl.String:
             column = column.cast(NAMES)
-        if column.dtype == pl.Enum:
-            column = column.to_physical()
-        column = column.cast(pl.Int64)
-        values = (column.fill_null(-1) if column.null_count() else column).to_numpy()
+        values = integers(column.to_physical() if column.dtype == pl.Enum else column)
         low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
         values, distinct = values - low, high - low + 1
         if count * distinct > _SPARSE * frame.height:
@@ -252,67 +251,71 @@ def limits_given(parameters: InvariantsParameters) -> pl.DataFrame:
     )
 
 
-def shaped(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
-    """Bring a frame to the columns of `SEEN`.
+def shape(columns: Sequence[str], **values: pl.Expr) -> list[pl.Expr]:
+    """Return what brings a frame to the columns of `SEEN`.
 
     Parameters
     ----------
-    frame
-        May lack columns of `SEEN`.
+    columns
+        Of the frame; it may lack some of `SEEN`.
     **values
         Columns to be set before, from those of the frame.
 
     Returns
     -------
-    DataFrame
+    list of Expr
         The columns of `SEEN`, absent ones null, and ``window`` if the frame has it.
     """
-    known = {**dict.fromkeys(SEEN, pl.lit(None)), **{name: pl.col(name) for name in frame.columns}, **values}
-    place = [name for name in frame.columns if name == "window"]
-    return frame.select(*(known[name].cast(kind).alias(name) for name, kind in SEEN.items()), *place)
+    known = {**dict.fromkeys(SEEN, pl.lit(None)), **{name: pl.col(name) for name in columns}, **values}
+    place = [pl.col("window")] if "window" in columns else []
+    return [*(known[name].cast(kind).alias(name) for name, kind in SEEN.items()), *place]
 
 
-def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.DataFrame) -> pl.DataFrame:
-    """Return how long every epoch took, with the local edge that ended last; `extent` has the ends of its edges."""
-    known_epochs = run.epochs.select("epoch", start_ns="entry_ns", end_ns="exit_ns")
+def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.DataFrame | None) -> pl.DataFrame:
+    """Return how long every epoch took, with the local edge that ended last; `extent` has the ends of an island."""
+    # One plan: a follower asks at every commit, and each call of Polars takes longer than these rows.
+    known_epochs = run.epochs.lazy().select("epoch", start_ns="entry_ns", end_ns="exit_ns")
     frame = pl.DataFrame(
         {"epoch": [window.epoch for window in windows], "window": range(len(windows))},
         schema={"epoch": pl.Int64, "window": pl.Int64},
     )
-    spans = frame.join(known_epochs, on="epoch")
-    if run.epochs_are_islands:
+    spans = frame.lazy().join(known_epochs, on="epoch")
+    if run.epochs_are_islands and extent is not None:
         # There, an epoch is its graph: events that preparation dropped do not count.
-        spans = spans.drop("start_ns", "end_ns").join(extent, on="window")
-    windows_found = last.join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
-    return windows_found.with_columns(observed=pl.col("end_ns") - pl.col("start_ns"))
+        spans = spans.drop("start_ns", "end_ns").join(extent.lazy(), on="window")
+    windows_found = last.lazy().join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
+    return windows_found.with_columns(observed=pl.col("end_ns") - pl.col("start_ns")).collect()
 
 
-def _messages(tiling: Tiling) -> pl.DataFrame:
-    messages = np.flatnonzero(tiling.is_type(*MESSAGE_TYPES))
-    return tiling.edges.select("src", "dst", "type", "channel", "start_ns", "duration_ns", *_of_reads(tiling.run))[
-        messages
-    ].with_columns(
-        window=pl.Series(tiling.window[messages]),
+def _messages(run: Run, edges: pl.DataFrame, window: I64) -> pl.DataFrame:
+    """Return the messages, with how long each took."""
+    messages = np.flatnonzero(is_type(edges, *MESSAGE_TYPES))
+    columns = ("src", "dst", "type", "channel", "start_ns", "duration_ns", *_of_reads(run))
+    return edges.select(columns)[messages].with_columns(
+        window=pl.Series(window[messages]),
         worker=worker_of("src"),
         to_worker=worker_of("dst"),
-        observed=delivered_ns(tiling.run),
+        observed=delivered_ns(run),
     )
 
 
-def _activations(tiling: Tiling) -> pl.DataFrame:
+def _activations(windows: int, edges: pl.DataFrame, window: I64) -> pl.DataFrame:
     """Return the innermost activations, from their first vertex to their last."""
-    activation = tiling.number("activation")
-    leaves = np.flatnonzero(tiling.is_type(*_LEAVES) & (activation >= 0))
-    leaves = leaves[ordered(tiling.window[leaves], activation[leaves])]
-    window, activation = tiling.window[leaves], activation[leaves]
-    first = np.flatnonzero((np.diff(window, prepend=-1) != 0) | (np.diff(activation, prepend=-1) != 0))
-    src, dst, start = (tiling.edges[name].to_numpy()[leaves] for name in ("src", "dst", "start_ns"))
+    activation = integers(edges["activation"])
+    leaves = np.flatnonzero(is_type(edges, *_LEAVES) & (activation >= 0))
+    of_window, order = arrange(
+        window[leaves], windows, np.column_stack([activation[leaves], edges["dst"].to_numpy()[leaves]])
+    )
+    leaves = leaves[order]
+    activation = activation[leaves]
+    first = np.union1d(of_window[:-1][np.diff(of_window) > 0], np.flatnonzero(np.diff(activation, prepend=-1)))
+    src, dst, start, duration = (edges[name].to_numpy()[leaves] for name in ("src", "dst", "start_ns", "duration_ns"))
     begin = np.minimum.reduceat(start, first)
-    end = np.maximum.reduceat(start + tiling.edges["duration_ns"].to_numpy()[leaves], first)
+    end = np.maximum.reduceat(start + duration, first)
     return (
-        tiling.edges.select("type", "operator")[leaves[first]]
+        edges.select("type", "operator")[leaves[first]]
         .with_columns(
-            window=pl.Series(window[first]),
+            window=pl.Series(window[leaves[first]]),
             src=pl.Series(np.minimum.reduceat(src, first)),
             dst=pl.Series(np.maximum.reduceat(dst, first)),
             start_ns=pl.Series(begin),

@@ -345,10 +345,10 @@ class Delta:
         list of int
             Ascending.
         """
-        epoch_ids = self.state.epochs["epoch"]
-        if not epoch_ids.len() or since < epoch_ids[0]:
-            epoch_ids = self.state.whole.epochs["epoch"]
-        return epoch_ids.filter(epoch_ids.is_between(since, last)).to_list()
+        epoch_ids = self.state.epochs["epoch"].to_numpy()
+        if not len(epoch_ids) or since < epoch_ids[0]:
+            epoch_ids = self.state.whole.epochs["epoch"].to_numpy()
+        return [int(epoch) for epoch in epoch_ids[(epoch_ids >= since) & (epoch_ids <= last)]]
 
     @cached_property
     def new(self) -> list[int]:

@@ -242,14 +242,21 @@ def prepare(
     for name, content in small.items():
         part = None if name in unchanged else write_part(target, name, content)
         parts[name] = [part] if part else []
+    fresh = None if previous is None else previous.fresh
+
+    def write(name: str, content: pa.Table, *, provisional: bool) -> list[PartFile]:
+        part = write_part(target, name, content, provisional=provisional)
+        if fresh is not None:
+            fresh.add(name, part, content)
+        return [part] if part else []
+
     if keep and previous is not None and TRAFFIC not in previous.tables:
         discard(target, TRAFFIC, parts.pop(TRAFFIC))
     for name in ("findings", "epochs"):
-        written_parts = (
-            write_part(target, name, provisional[name], provisional=True),
-            write_part(target, name, final[name]),
-        )
-        parts[name] = [part for part in written_parts if part is not None]
+        parts[name] = [
+            *write(name, provisional[name], provisional=True),
+            *write(name, final[name], provisional=False),
+        ]
     state = None
     if built.saved is not None:
         saved_state = built.saved(checksums, trace.meta.complete)

@@ -65,8 +65,8 @@ class _Written:
     def flush(self) -> list[PartFile]:
         """Write what is there, and return all files so far."""
         if self.rows:
-            rows = pl.concat(self.rows).to_arrow().cast(CHANGES)
-            part = write_part(self.state.path, "changes", rows)
+            rows = pl.concat(self.rows)
+            part = write_part(self.state.path, "changes", rows.to_arrow())
             if self.state.fresh is not None:
                 self.state.fresh.add("changes", part, rows)
             self.parts += [part] if part else []
@@ -273,7 +273,8 @@ class _Commit:
             yield _Answer(query, remembered=remembered)
             return
         go_on = import_module(analysis.resume).resume
-        end = go_on(delta.state, delta.answered, query.parameters, min(epochs), remembered.drop("owner"))
+        warm = self.warm.setdefault(query.id, {})
+        end = go_on(delta.state, delta.answered, query.parameters, min(epochs), remembered.drop("owner"), warm)
         before = history(self.base, query, range(end.since, max(delta.before, delta.answered) + 1))
         looked = sorted({*delta.epochs(end.since, delta.answered), *before["epoch"]})
         memory = end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns)
@@ -360,6 +361,8 @@ class _Commit:
             "alerts": write_part(path, "alerts", pa.Table.from_pylist(alerts, ALERTS)),
             "standing": write_part(path, "standing", memory, provisional=True),
         }
+        if state.fresh is not None:
+            state.fresh.add("standing", parts["standing"], memory)
         return {name: [part] for name, part in parts.items() if part is not None}
 
 

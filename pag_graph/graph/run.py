@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.columns import integers
 from pag_graph.graph.run_tables import RunTables
 from pag_graph.graph.snapshot import read_snapshot, read_snapshots
 from pag_graph.graph.window import STRETCH, Window, two_instants, whole_number
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 FEWEST = 100_000
 """Edges for which another task is worth its start."""
 _MOST_WINDOWS = 100_000
+_NEVER = -(1 << 63)
 _ROLES = (EpochRole.STARTUP, EpochRole.SHUTDOWN)
 """Parts of a run that are chosen by their roles; of rounds there are many."""
 """Windows of a series: each costs a look at the edges of all."""
@@ -112,16 +114,15 @@ class Run(RunTables):
             With these epochs, and with the earlier ones of which something happens in their windows. Only the files of
             `epochs` that can hold them are read, however many there are before.
         """
-        ends = self._epochs_where("end_ns", instant_ns)
-        epochs_kept = pl.concat([self._epochs_where("epoch", epoch), ends])
-        if not epochs_kept.height:
+        kept_rows = self._epochs_reaching(epoch=epoch, end_ns=instant_ns)
+        if not kept_rows:
             return self
         # Their windows also show events of epochs that have ended before.
-        events = self._epochs_where("exit_ns", int(epochs_kept["start_ns"].min()))  # type: ignore[arg-type]
-        first = pl.concat([epochs_kept, events]).sort("epoch").row(0, named=True)
-        if first["start_ns"] <= self.begin_ns:
+        kept_rows += self._epochs_reaching(exit_ns=min(start_ns for _, start_ns in kept_rows))
+        first, start_ns = min(kept_rows)
+        if start_ns <= self.begin_ns:
             return self
-        removed = Removed(epochs=0, last_epoch=first["epoch"] - 1, end_ns=first["start_ns"])
+        removed = Removed(epochs=0, last_epoch=first - 1, end_ns=start_ns)
         run = self._of_same(replace(self.info, run={**self.info.run, REMOVED: removed._asdict()}))
         run.whole = self.whole
         return run
@@ -136,10 +137,11 @@ class Run(RunTables):
         run._scans = self._scans  # noqa: SLF001  (its own)
         return run
 
-    def _epochs_where(self, column: str, least: int) -> pl.DataFrame:
-        """Return number and start of the epochs in which a column is not less than something."""
-        rows = self.scan("epochs", pl.col(f"max_{column}") >= least).filter(pl.col(column) >= least)
-        return rows.select("epoch", "start_ns").collect()
+    def _epochs_reaching(self, **least: int) -> list[tuple[int, int]]:
+        """Return number and start of the epochs in which any of some columns is not less than something."""
+        files, rows = ([pl.col(f"{of}{name}") >= value for name, value in least.items()] for of in ("max_", ""))
+        reaching = self.scan("epochs", pl.any_horizontal(files)).filter(pl.any_horizontal(rows))
+        return reaching.select("epoch", "start_ns").collect().rows()
 
     def window(
         self,
@@ -234,22 +236,27 @@ class Run(RunTables):
         list of Window
             In time order; epochs without a row in the table `epochs` are left out.
         """
-        rows = self.epochs.with_row_index("number")
-        if epochs is not None:
-            rows = rows.filter(pl.col("epoch").is_in(list(epochs)))
-        rows = rows.with_columns(lowest=self._lowest_epochs(rows["start_ns"].to_numpy()))
+        # A follower asks for some hundreds of them at each commit: frames of rows with names take a multiple of that.
+        ids = self.epochs["epoch"].to_numpy()
+        numbers = np.arange(len(ids)) if epochs is None else np.flatnonzero(np.isin(ids, list(epochs)))
+        rows = self.epochs[numbers]
+        lowest = self._lowest_epochs(rows["start_ns"].to_numpy()).tolist()
+        columns = (rows[name].to_list() for name in ("start_ns", "end_ns", "epoch", "role", "end_vertex"))
+        goes_on, roles = self.begin_ns > 0, {str(role): role for role in EpochRole}
         return [
             Window(
-                start_ns=row["start_ns"],
-                end_ns=row["end_ns"],
-                epoch=row["epoch"],
-                role=EpochRole(row["role"]),
-                end_vertex=row["end_vertex"],
-                lowest_epoch=row["lowest"],
-                follows=row["number"] > 0 or self.begin_ns > 0,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                epoch=epoch,
+                role=roles[role],
+                end_vertex=end_vertex,
+                lowest_epoch=low,
+                follows=number > 0 or goes_on,
                 alone=self._one_round,
             )
-            for row in rows.iter_rows(named=True)
+            for number, start_ns, end_ns, epoch, role, end_vertex, low in zip(
+                numbers.tolist(), *columns, lowest, strict=True
+            )
         ]
 
     def series(
@@ -373,14 +380,19 @@ class Run(RunTables):
         """Bound the epochs that events at or after some instants can have, so that files without them are not read."""
         if self.epochs_are_islands:
             return np.zeros(len(starts), np.int64)
+        exits, lowest_after = self._lowest_after
+        return lowest_after[np.searchsorted(-exits, -starts, side="right")]
+
+    @cached_property
+    def _lowest_after(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """When epochs are left, the last one first; and per number of these the lowest epoch that they stand for."""
         # A row stands for all epochs after the row before it: epochs that no worker ended have no row.
         before = -1 if self.info.removed is None else self.info.removed.last_epoch
-        lowest = self.epochs.select("exit_ns", lowest=pl.col("epoch").shift(1, fill_value=before) + 1)
-        by_exit = lowest.drop_nulls().sort("exit_ns", descending=True)
-        # Row n: the lowest epoch of the n events of epochs that are left last.
-        lowest_after = np.append(0, np.minimum.accumulate(by_exit["lowest"].to_numpy()))
-        count = np.searchsorted(-by_exit["exit_ns"].to_numpy(), -starts, side="right")
-        return np.asarray(lowest_after[count], dtype=np.int64)
+        lowest = np.append(before, self.epochs["epoch"].to_numpy()[:-1]) + 1
+        exits = integers(self.epochs["exit_ns"], _NEVER)
+        left = np.flatnonzero(exits != _NEVER)
+        left = left[np.argsort(-exits[left], kind="stable")]
+        return exits[left], np.append(0, np.minimum.accumulate(lowest[left]))
 
     def snapshot(self, window: Window) -> Snapshot:
         """Read the part of the graph that a window shows.

@@ -177,9 +177,40 @@ def read_tiling(run: Run, windows: Sequence[Window], columns: Sequence[str], bel
     Tiling
         All its edges are in memory.
     """
+    return _arranged(run, windows, _read(run, windows, columns, belongs), belongs)
+
+
+def read_members(
+    run: Run, windows: Sequence[Window], columns: Sequence[str], belongs: Belongs
+) -> tuple[pl.DataFrame, I64]:
+    """Read the edges of some windows as they come: for sums, which need no order.
+
+    Parameters
+    ----------
+    run, windows, columns, belongs
+        As for `read_tiling`.
+
+    Returns
+    -------
+    edges : DataFrame
+        One row per edge and window that it belongs to; `type` as `TYPES`.
+    window : array of int64
+        Per row: the place of that window.
+    """
+    edges = _read(run, windows, columns, belongs)
+    edge, window = members(run, windows, edges, belongs)
+    if edge is None:
+        edge = np.flatnonzero(window >= 0)
+        if len(edge) == edges.height:
+            return edges, window
+        window = window[edge]
+    return edges[edge], window
+
+
+def _read(run: Run, windows: Sequence[Window], columns: Sequence[str], belongs: Belongs) -> pl.DataFrame:
+    """Read the edges that belong to windows, and maybe some near them."""
     needed = list(dict.fromkeys([*_NEEDED, "type", *columns]))
-    edges = scan_near(run, windows, belongs).select(needed).with_columns(pl.col("type").cast(TYPES))
-    return _arranged(run, windows, edges.collect(), belongs)
+    return scan_near(run, windows, belongs).select(needed).with_columns(pl.col("type").cast(TYPES)).collect()
 
 
 def tilings(

@@ -37,12 +37,9 @@ class Fresh:
     def __init__(self) -> None:
         self.wanted = False
         self._rows: dict[str, pl.DataFrame] = {}
+        self._bytes: dict[str, int] = {}
 
-    def _bytes(self) -> int:
-        # A copy, which is made at once: files are written by several threads.
-        return sum(int(rows.estimated_size()) for rows in list(self._rows.values()))
-
-    def add(self, table: str, part: PartFile | None, content: pa.Table) -> None:
+    def add(self, table: str, part: PartFile | None, content: pa.Table | pl.DataFrame) -> None:
         """Keep the rows of a file, unless there are many already.
 
         Parameters
@@ -54,8 +51,17 @@ class Fresh:
         content
             Its rows; words may be dictionary-encoded.
         """
-        if self.wanted and part is not None and self._bytes() + content.nbytes <= _MOST_BYTES:
-            self._rows[part.path] = pl.DataFrame(pl.from_arrow(content.cast(ALL_TABLES[table])))
+        if not self.wanted or part is None:
+            return
+        new_bytes = int(content.estimated_size()) if isinstance(content, pl.DataFrame) else int(content.nbytes)
+        # Of a copy, which is made at once: files are written by several threads.
+        if sum(list(self._bytes.values())) + new_bytes <= _MOST_BYTES:
+            rows = (
+                content
+                if isinstance(content, pl.DataFrame)
+                else pl.DataFrame(pl.from_arrow(content.cast(ALL_TABLES[table])))
+            )
+            self._rows[part.path], self._bytes[part.path] = rows, int(rows.estimated_size())
 
     def rows(self, part: PartFile) -> pl.DataFrame | None:
         """Return the rows of a file.
@@ -85,11 +91,12 @@ class Fresh:
         files
             Paths of those that are committed, the oldest first.
         """
-        kept_bytes = sum(int(self._rows[path].estimated_size()) for path in files)
+        kept_bytes = sum(self._bytes[path] for path in files)
         for path in files:
             if kept_bytes <= _AFTERWARDS:
                 return
-            kept_bytes -= int(self._rows.pop(path).estimated_size())
+            del self._rows[path]
+            kept_bytes -= self._bytes.pop(path)
 
 
 def rows_of_files(folder: Path, parts: Sequence[PartFile], fresh: Fresh | None) -> pl.LazyFrame:
