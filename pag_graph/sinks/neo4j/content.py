@@ -128,9 +128,9 @@ class Reader:
         """
         shown = read_shown(self.run, windows)
         has_segments = detail.covers(Detail.WAITS)
-        edges = _edges(shown)
-        # Of a summary, the store is asked for nothing but the critical paths' vertices.
-        vertices = self._vertices(edges if has_segments else edges.filter(pl.col("critical")))
+        # A summary is about critical paths alone: what else there is need not be sorted, nor looked up in the store.
+        edges = _edges(shown, only_critical=not has_segments)
+        vertices = self._vertices(edges)
         segment_of = vertices.select("id", "segment")
         snapshots = self._snapshots(shown, segment_of)
         steps = self._steps(snapshots, shown) if detail.covers(Detail.CRITICAL) else _empty(_STEPS)
@@ -261,7 +261,7 @@ class Reader:
                     end_segment = segment
             rows.append({**row, "end_vertex": end_vertex, "end_segment": end_segment})
         schema: dict[str, Any] = {**pl.DataFrame(PAG_EPOCHS.empty_table()).schema, "end_segment": pl.Int64}
-        highest = pl.Series(shown.highest_epochs(), dtype=pl.Int64)
+        highest = pl.Series(shown.highest_epochs, dtype=pl.Int64)
         return pl.DataFrame(rows, schema=schema).with_columns(highest_epoch=highest)
 
     def _rows_of(self, windows: Sequence[Window]) -> pl.DataFrame:
@@ -272,7 +272,7 @@ class Reader:
     def _snapshots(self, shown: Shown, segment_of: pl.DataFrame) -> pl.DataFrame:
         rows = []
         epoch_rows = self._rows_of(shown.windows).iter_rows(named=True)
-        for window, row, highest in zip(shown.windows, epoch_rows, shown.highest_epochs(), strict=True):
+        for window, row, highest in zip(shown.windows, epoch_rows, shown.highest_epochs, strict=True):
             commit = self._finals.commit_of(highest)
             facts: dict[str, Any] = {
                 **{name: row[name] for name in SNAPSHOT.columns if name in row},
@@ -325,12 +325,12 @@ class Reader:
         shown: Shown,
         detail: Detail,
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        if not detail.covers(Detail.CRITICAL):
+            vertices, edges = vertices.clear(), edges.clear()
         carries_run = pl.col("type").is_in([str(kind) for kind in FOUND_BY_EPOCH])
         edges = edges.with_columns(
             run=pl.when(carries_run).then(pl.lit(self.run_id)), title=as_read(pl.col("duration_ns"))
         )
-        if not detail.covers(Detail.CRITICAL):
-            return vertices.clear(), edges.clear()
         if detail is Detail.CRITICAL:
             # Each window for itself, so that it does not matter which others are read with it.
             edges = edges.join(_near_paths(shown), on=EDGE_KEY, how="semi", maintain_order="left")
@@ -349,11 +349,12 @@ class Reader:
         return pl.concat(frames)
 
 
-def _edges(shown: Shown) -> pl.DataFrame:
+def _edges(shown: Shown, *, only_critical: bool) -> pl.DataFrame:
     """Return the edges that windows show, and what ended their waits, each once; ``critical`` is null or true."""
     critical = shown.path_edges().select(EDGE_KEY).unique().with_columns(critical=pl.lit(value=True))
     rows = pl.concat([shown.edges.select(PAG_EDGES.names), shown.enders.select(PAG_EDGES.names)])
-    return rows.unique(EDGE_KEY, keep="first").join(critical, on=EDGE_KEY, how="left").sort("src", "dst")
+    marked = rows.join(critical, on=EDGE_KEY, how="inner" if only_critical else "left")
+    return marked.unique(EDGE_KEY, keep="first").sort("src", "dst")
 
 
 def _divided(steps: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:

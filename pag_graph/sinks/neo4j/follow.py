@@ -12,7 +12,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -33,7 +33,7 @@ from pag_graph.sinks.neo4j.writer import Writer, patiently
 from pag_graph.store.needed import EpochsNeeded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from threading import Event
 
@@ -316,7 +316,10 @@ class _Following:
 
     def _step(self) -> bool:
         """Load some of the epochs that are answered and not there; say whether there were any."""
-        known = loader.state(self.driver, self.run, *(() if self._there is None else (_NONE,)))
+        awaited = None if self._there is None else self._fresh(self._there)
+        # Of a known database, nothing but what lies behind the first epoch to load.
+        since = () if awaited is None else (awaited[0] if awaited else _NONE,)
+        known = loader.state(self.driver, self.run, *since)
         columns = list(loader.listed(known, "epochs", "details", "published", "highest"))
         highest = {epoch: most for epoch, detail, published, most in columns if detail and published}
         if self._there is None:
@@ -332,11 +335,11 @@ class _Following:
             first_open = min(known[0]["last_closed_epoch"], built[0]) + 1
             # What the store no longer has stays as it is.
             changed = {epoch for epoch, most in highest.items() if most >= first_open} & {*self.run.epochs["epoch"]}
-        fresh = self._fresh(self._there)
+        fresh = self._fresh(self._there) if awaited is None else awaited
         self._needed.since(fresh[0] if fresh else self._last_answered + 1)
         if not (fresh or changed):
             return False
-        self._load(sorted({*fresh, *changed}), self._lag_s(fresh))
+        self._load(sorted({*fresh, *changed}), self._lag_s(fresh), known)
         self._there.update(fresh)
         if self._fresh_epochs is not None:
             self._fresh_epochs = self._fresh_epochs.slice(len(fresh))
@@ -383,7 +386,7 @@ class _Following:
         later = self._answered().filter(pl.col("epoch") > epoch).height
         return self.options.keep.most(later) or Detail.SUMMARY
 
-    def _load(self, epochs: list[int], lag_s: float) -> None:
+    def _load(self, epochs: list[int], lag_s: float, known: Sequence[Mapping[str, Any]]) -> None:
         self.max_lag_s = max(self.max_lag_s, lag_s)
         self._pace.heed(lag_s)
         # What is loaded to be removed again at once costs time alone.
@@ -404,7 +407,7 @@ class _Following:
             epochs=epochs,
             options=replace(self.options.load, detail=detail),
             progress=self.progress,
-            held=loader.Held(self.lease, self._reader, ((load_query("load/followed").text, mark),)),
+            held=loader.Held(self.lease, self._reader, ((load_query("load/followed").text, mark),), known),
         )
         self.by_detail[detail] = self.by_detail.get(detail, 0) + len(done.epochs)
         if self._untrimmed is not None:

@@ -31,7 +31,7 @@ from pag_graph.sinks.neo4j.load_steps import begin, describe, prepare_schema, pu
 from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Task, run_task
 from pag_graph.sinks.neo4j.model import EPOCH, MODEL, NODES, remove_nodes
 from pag_graph.sinks.neo4j.query import plain_errors
-from pag_graph.sinks.neo4j.revisions import Retraction, exchange, take_back
+from pag_graph.sinks.neo4j.revisions import OneTransaction, Retraction, exchange, take_back
 from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ BATCH_ROWS = 5_000
 
 GROUP_EDGES = 200_000
 """Edges that are loaded and published together; memory holds several copies of them."""
+
+TOGETHER_ROWS = 20_000
+"""Nodes and relationships that are written and shown in one transaction, where there are no events among them: a
+transaction, and each statement of it, costs the server as much as some hundred of them."""
 
 EXCHANGE_EDGES = 50_000
 """Edges that are exchanged in one transaction, which a server of 512 MB has room for."""
@@ -102,6 +106,8 @@ class Held(NamedTuple):
     """Of the run."""
     beside: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """Queries that belong into the transaction which shows epochs."""
+    known: Sequence[Mapping[str, Any]] | None = None
+    """What `state` says of the epochs that are loaded; None: not asked for yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +296,8 @@ class _Load:
         self.run_id = str(run.info.run["run_id"])
         self.reader = reader or Reader(run, options.labels)
         self._exchanged: Content | None = None
+        self._known: Sequence[Mapping[str, Any]] | None = None
+        """What `state` says, until something is written."""
 
     def load(
         self,
@@ -319,6 +327,7 @@ class _Load:
                 writer.beside = () if held is None else held.beside
                 # A follower loads often, and needs only the epochs from the first one to load on.
                 since = _ALL if held is None else min(epoch_ids, default=_ALL)
+                self._known = None if held is None else held.known
                 prepare = partial(self._prepare, writer, windows, since, logs=held is None)
                 details, hidden = patiently(prepare, self.options.patience_s, writer)
                 exchanged = {window.epoch for window in self._exchanged.windows} if self._exchanged else set()
@@ -367,7 +376,9 @@ class _Load:
         self, writer: Writer, windows: Mapping[int, Window], since: int, *, logs: bool
     ) -> tuple[dict[int, Detail], set[int]]:
         """Bring the run up to date; return the details of epochs that are there, and those of them that are hidden."""
-        rows = state(self.driver, self.run, since)
+        rows = state(self.driver, self.run, since) if self._known is None else self._known
+        # Whoever comes here again may have written something.
+        self._known = None
         before = {epoch for epoch, shown in listed(rows, "epochs", "published") if shown}
         if rows and (rows[0]["last_closed_epoch"], rows[0]["events"]) != (
             self.run.info.run["last_closed_epoch"],
@@ -413,12 +424,17 @@ class _Load:
 
             def load(content: Content = content, base: int = base, total: int = total) -> None:
                 advance = Advance(self.progress, _label(content), base, total)
-                begin(writer, content)
-                sync = EventSync(self.run, writer, content, self.options.batch_rows)
+                is_little = content.events.is_empty() and content.rows + content.spent.height <= TOGETHER_ROWS
+                transaction = OneTransaction(writer) if is_little else None
+                target = transaction or writer
+                begin(target, content)
+                sync = EventSync(self.run, target, content, self.options.batch_rows)
                 sync.write_nodes(advance)
                 sync.write_rest(advance)
-                write_summary(writer, content, self.options.batch_rows, advance, alone=True)
-                publish(writer, content)
+                write_summary(target, content, self.options.batch_rows, advance, alone=True)
+                publish(target, content)
+                if transaction is not None:
+                    transaction.commit()
 
             patiently(load, self.options.patience_s, writer)
             counts.add(content)

@@ -7,6 +7,7 @@ windows show is worked out for many of them together.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -53,14 +54,9 @@ class Shown:
             return self.edges.select("window", *EDGE_KEY).clear()
         return self.steps.select("window", src="edge_src", dst="edge_dst", type="type")
 
+    @cached_property
     def highest_epochs(self) -> list[int]:
-        """Return the highest epoch of an event that each window shows, enders included.
-
-        Returns
-        -------
-        list of int
-            One per window; its own epoch where it shows nothing.
-        """
+        """The highest epoch of an event that each window shows, enders included; its own where it shows nothing."""
         labels = pl.concat(
             [frame.select("window", pl.max_horizontal("epoch", "src_epoch")) for frame in (self.edges, self.enders)]
         )
