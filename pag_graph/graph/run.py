@@ -15,6 +15,7 @@ from pag_graph.graph.columns import integers
 from pag_graph.graph.run_tables import RunTables
 from pag_graph.graph.snapshot import read_snapshot, read_snapshots
 from pag_graph.graph.window import STRETCH, Window, two_instants, whole_number
+from pag_graph.kernels import NEVER
 from pag_graph.model.enums import EpochRole
 from pag_graph.store.delta import REMOVED, Removed
 from pag_graph.store.readers import open_held
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 FEWEST = 100_000
 """Edges for which another task is worth its start."""
 _MOST_WINDOWS = 100_000
-_NEVER = -(1 << 63)
 _ROLES = (EpochRole.STARTUP, EpochRole.SHUTDOWN)
 """Parts of a run that are chosen by their roles; of rounds there are many."""
 """Windows of a series: each costs a look at the edges of all."""
@@ -80,6 +80,9 @@ class Run(RunTables):
         run = cls.__new__(cls)
         run.info, run._hold, run._scans = info, hold, {}  # noqa: SLF001  (its own)
         return run
+
+    _stored: Run | None = None
+    """The run as its store has it, where this one leaves out some of its epochs."""
 
     def until(self, last: int) -> Run:
         """Return the same run without the windows of later epochs.
@@ -134,7 +137,7 @@ class Run(RunTables):
 
     def _of_same(self, info: StoreInfo) -> Run:
         run = Run.of(info, self._hold)
-        run._scans = self._scans  # noqa: SLF001  (its own)
+        run._scans, run._stored = self._scans, self._stored or self  # noqa: SLF001  (its own)
         return run
 
     def _epochs_reaching(self, **least: int) -> list[tuple[int, int]]:
@@ -381,18 +384,33 @@ class Run(RunTables):
         if self.epochs_are_islands:
             return np.zeros(len(starts), np.int64)
         exits, lowest_after = self._lowest_after
-        return lowest_after[np.searchsorted(-exits, -starts, side="right")]
+        lowest = lowest_after[np.searchsorted(exits, -starts, side="right")]
+        removed_epoch, until_ns = (self._stored or self)._left_behind  # noqa: SLF001  (its own)
+        return np.where(starts <= until_ns, np.minimum(lowest, removed_epoch), lowest)
+
+    @cached_property
+    def _left_behind(self) -> tuple[int, int]:
+        """The lowest epoch of edges that stay of removed epochs, as later windows show them; and when the last ends."""
+        removed = self.info.removed
+        if removed is None:
+            return 0, NEVER
+        # Nobody knows any more when workers left these epochs: what happened then tells.
+        edges = self.scan("edges", pl.col("min_epoch") <= removed.last_epoch)
+        end = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns"))
+        stayed = edges.filter(pl.col("epoch") <= removed.last_epoch).select(pl.col("epoch").min(), end=end.max())
+        lowest, until_ns = stayed.collect().row(0)
+        return (0, NEVER) if lowest is None else (lowest, until_ns)
 
     @cached_property
     def _lowest_after(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """When epochs are left, the last one first; and per number of these the lowest epoch that they stand for."""
+        """When epochs are left, negated, ascending; and per number of these the lowest epoch that they stand for."""
         # A row stands for all epochs after the row before it: epochs that no worker ended have no row.
         before = -1 if self.info.removed is None else self.info.removed.last_epoch
         lowest = np.append(before, self.epochs["epoch"].to_numpy()[:-1]) + 1
-        exits = integers(self.epochs["exit_ns"], _NEVER)
-        left = np.flatnonzero(exits != _NEVER)
+        exits = integers(self.epochs["exit_ns"], NEVER)
+        left = np.flatnonzero(exits != NEVER)
         left = left[np.argsort(-exits[left], kind="stable")]
-        return exits[left], np.append(0, np.minimum.accumulate(lowest[left]))
+        return -exits[left], np.append(0, np.minimum.accumulate(lowest[left]))
 
     def snapshot(self, window: Window) -> Snapshot:
         """Read the part of the graph that a window shows.

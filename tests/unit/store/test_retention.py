@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from pag_graph import api
+from pag_graph import api, samples
+from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.view import View
 from pag_graph.api.standing import standings
 from pag_graph.builder.commit import commit_removal
 from pag_graph.builder.follow import Follower
 from pag_graph.engines.following import Following, Until
 from pag_graph.errors import InvalidParameterError, StoreError, UnsupportedPlanError
+from pag_graph.graph.run import Run
 from pag_graph.store import compaction, retention
 from pag_graph.store.check import check_store
 from pag_graph.store.compaction import Compaction
@@ -293,6 +296,20 @@ def summed(info: StoreInfo, query: str) -> dict[tuple[int, str], int]:
             key = change["epoch"], change["row"]
             sums[key] = sums.get(key, 0) + change["diff"]
     return {key: count for key, count in sums.items() if count}
+
+
+def test_removed_epochs_that_workers_left_late_count_in_the_windows_that_stay(tmp_path: Path) -> None:
+    Following(samples.path("skewed"), tmp_path / "kept", keep=Keep(epochs=6)).run()
+    api.build(samples.path("skewed"), tmp_path / "whole", engine="local")
+    kept, whole = (Run(tmp_path / name) for name in ("kept", "whole"))
+    removed = kept.info.removed
+    assert removed is not None
+    left_late = whole.epochs.filter(whole.epochs["epoch"] == removed.last_epoch)["exit_ns"][0]
+    assert left_late > kept.begin_ns
+    for window in kept.windows():
+        path = critical_path(View(run=kept, windows=[window]))
+        assert path.length_ns == window.span_ns
+        assert path.steps == critical_path(View(run=whole, windows=whole.windows([window.epoch or 0]))).steps
 
 
 def test_a_store_that_is_kept_small_stays_small(tmp_path: Path) -> None:
