@@ -177,20 +177,20 @@ def violations(
     worst = worst.unique(["epoch", "worker"], keep="first", maintain_order=True)
     largest = observations.lazy().filter(~pl.col("fixed"))
     observed = pl.concat([largest.select(columns), worst.select(columns)]).collect()
-    found = []
+    frames = []
     if limits.height:
         fixed = observations.lazy().filter("fixed").join(limits.lazy(), on="invariant")
-        found.append(fixed.with_columns(learned=pl.lit(value=False)))
+        frames.append(fixed.with_columns(learned=pl.lit(value=False)))
     if parameters.progress_max_ns is not None:
         limit = pl.lit(parameters.progress_max_ns, pl.Int64)
         slow = progress.lazy().filter(pl.col("observed") > parameters.progress_max_ns)
-        found.append(slow.with_columns(limit=limit, learned=pl.lit(value=False)))
+        frames.append(slow.with_columns(limit=limit, learned=pl.lit(value=False)))
     if parameters.learn:
         before = [] if past is None else [past.select(columns)]
         unusual = _unusual(pl.concat([*before, observed]), parameters).lazy()
-        found.append(unusual.filter(pl.col("epoch").is_in(windows["epoch"].implode())))
+        frames.append(unusual.filter(pl.col("epoch").is_in(windows["epoch"].implode())))
     nothing = pl.LazyFrame(schema={**SEEN, "epoch": pl.Int64, "limit": pl.Int64, "learned": pl.Boolean})
-    together = pl.concat([nothing, *(frame.select(*columns, "limit", "learned") for frame in found)])
+    together = pl.concat([nothing, *(frame.select(*columns, "limit", "learned") for frame in frames)])
     rows = together.with_columns(unit=pl.lit("ns")).collect()
     if parameters.some_progress:
         silent = _silent(run, sends, windows, to_all=parameters.progress_to_all)

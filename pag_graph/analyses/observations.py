@@ -92,8 +92,8 @@ def _observations(view: View, edges: pl.DataFrame, window: I64, parameters: Inva
         "message_max": lambda: _messages(view.run, edges, window),
         "operator_max": lambda: _activations(len(view.windows), edges, window),
     }
-    found = threads.each(lambda find: find(), list(finders.values()))
-    return _reduced(dict(zip(finders, found, strict=True)), parameters)
+    frames = threads.each(lambda find: find(), list(finders.values()))
+    return _reduced(dict(zip(finders, frames, strict=True)), parameters)
 
 
 def _last(view: View, edges: pl.DataFrame, window: I64) -> tuple[pl.DataFrame, pl.DataFrame | None]:
@@ -130,12 +130,15 @@ def _candidates(view: View, parameters: InvariantsParameters) -> pl.DataFrame:
         )
     )
     window = pl.lit(0, pl.Int64)
-    extent = view.collect(edges.select(nw.col("start_ns").min(), nw.col("end_ns").max())).with_columns(window=window)
+    extent = None
+    if view.run.epochs_are_islands:
+        ends_of_edges = view.collect(edges.select(nw.col("start_ns").min(), nw.col("end_ns").max()))
+        extent = ends_of_edges.with_columns(window=window).drop_nulls()
     local = edges.filter(IS_LOCAL)
     last = view.collect(local.select(nw.col("end_ns").max()))["end_ns"].item()
     ends = view.collect(local.filter(nw.col("end_ns") == nw.lit(-1 if last is None else last)).select("src", "dst"))
     ended = ends.sort("dst").tail(1).with_columns(window=window)
-    epochs = _epochs(view.run, view.windows, ended, extent.drop_nulls())
+    epochs = _epochs(view.run, view.windows, ended, extent)
     messages = edges.filter(~IS_LOCAL).with_columns(observed=nw.col("delivered_ns"))
     leaves = nw.col("type").is_in([str(kind) for kind in _LEAVES]) & ~nw.col("activation").is_null()
     activations = (
@@ -280,7 +283,7 @@ def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.
         schema={"epoch": pl.Int64, "window": pl.Int64},
     )
     spans = frame.lazy().join(known_epochs, on="epoch")
-    if run.epochs_are_islands and extent is not None:
+    if extent is not None:
         # There, an epoch is its graph: events that preparation dropped do not count.
         spans = spans.drop("start_ns", "end_ns").join(extent.lazy(), on="window")
     windows_found = last.lazy().join(spans.filter(pl.col("start_ns").is_not_null()), on="window")

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.errors import PagError
+from pag_graph.graph.columns import integers
 from pag_graph.graph.tiling import is_type
 from pag_graph.kernels import arranging
 from pag_graph.kernels.arranging import project
@@ -135,7 +136,7 @@ class WindowGraph:
         array of int64
             Per row; -1 where it is null.
         """
-        return np.asarray(self.rows[column].fill_null(-1).to_numpy(), dtype=np.int64)
+        return integers(self.rows[column])
 
 
 def window_graph(tiling: Tiling) -> WindowGraph:

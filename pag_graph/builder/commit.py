@@ -18,6 +18,7 @@ from pag_graph.model.tables import STORE_TABLES
 from pag_graph.store.commit import commit
 from pag_graph.store.contents import GROWING, SLICED, Live
 from pag_graph.store.delta import REMOVED
+from pag_graph.store.fresh import write_and_keep
 from pag_graph.store.parts import discard, write_part
 from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
@@ -243,20 +244,14 @@ def prepare(
         part = None if name in unchanged else write_part(target, name, content)
         parts[name] = [part] if part else []
     fresh = None if previous is None else previous.fresh
-
-    def write(name: str, content: pa.Table, *, provisional: bool) -> list[PartFile]:
-        part = write_part(target, name, content, provisional=provisional)
-        if fresh is not None:
-            fresh.add(name, part, content)
-        return [part] if part else []
-
     if keep and previous is not None and TRAFFIC not in previous.tables:
         discard(target, TRAFFIC, parts.pop(TRAFFIC))
     for name in ("findings", "epochs"):
-        parts[name] = [
-            *write(name, provisional[name], provisional=True),
-            *write(name, final[name], provisional=False),
-        ]
+        written_parts = (
+            write_and_keep(target, name, provisional[name], fresh, provisional=True),
+            write_and_keep(target, name, final[name], fresh),
+        )
+        parts[name] = [part for part in written_parts if part is not None]
     state = None
     if built.saved is not None:
         saved_state = built.saved(checksums, trace.meta.complete)

@@ -21,6 +21,7 @@ from pag_graph.model.live_tables import ALERTS, CHANGES, FROM, STANDING
 from pag_graph.motif.alerts import FRONTIER, Rule
 from pag_graph.runtime import threads
 from pag_graph.store.contents import Live
+from pag_graph.store.fresh import write_and_keep
 from pag_graph.store.parts import write_part
 
 if TYPE_CHECKING:
@@ -359,10 +360,8 @@ class _Commit:
         path = state.path
         parts = {
             "alerts": write_part(path, "alerts", pa.Table.from_pylist(alerts, ALERTS)),
-            "standing": write_part(path, "standing", memory, provisional=True),
+            "standing": write_and_keep(path, "standing", memory, state.fresh, provisional=True),
         }
-        if state.fresh is not None:
-            state.fresh.add("standing", parts["standing"], memory)
         return {name: [part] for name, part in parts.items() if part is not None}
 
 

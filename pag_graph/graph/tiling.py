@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from pag_graph.graph.columns import integers
 from pag_graph.graph.membership import members, near
 from pag_graph.graph.window import STRETCH
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
@@ -70,7 +71,7 @@ class Tiling:
         array of int64
             Per edge; -1 where it is null.
         """
-        return np.asarray(self.edges[column].fill_null(-1).to_numpy(), dtype=np.int64)
+        return integers(self.edges[column])
 
     def is_type(self, *kinds: ActivityType) -> Bools:
         """Say per edge whether it is of one of the types.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.model.live_tables import ALL_TABLES
-from pag_graph.store.parts import check_parts
+from pag_graph.store.parts import check_parts, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,6 +97,34 @@ class Fresh:
                 return
             del self._rows[path]
             kept_bytes -= self._bytes.pop(path)
+
+
+def write_and_keep(
+    store: Path, table: str, content: pa.Table, fresh: Fresh | None, *, provisional: bool = False
+) -> PartFile | None:
+    """Write rows of a table as a new file, and keep them for who asks for them next.
+
+    Parameters
+    ----------
+    store, table, content, provisional
+        As for `pag_graph.store.parts.write_part`.
+    fresh
+        Keeps them; None where nobody will ask.
+
+    Returns
+    -------
+    PartFile or None
+        None where there are no rows.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    part = write_part(store, table, content, provisional=provisional)
+    if fresh is not None:
+        fresh.add(table, part, content)
+    return part
 
 
 def rows_of_files(folder: Path, parts: Sequence[PartFile], fresh: Fresh | None) -> pl.LazyFrame:
