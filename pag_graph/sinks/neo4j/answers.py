@@ -29,7 +29,6 @@ from pag_graph.sinks.neo4j.model import (
     TOOK_PART,
     TRIAL,
     TRIED,
-    remove_nodes,
 )
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.writer import Writer
@@ -172,8 +171,7 @@ def write_rescalings(driver: neo4j.Driver, answer: Rescaling) -> int:
         with leases.held(driver, run_id, lanes=1) as lease:
             writer = Writer(driver, lease)
             for table in (RESCALING, PHASE, BOOTSTRAP_STEP):
-                while writer.write(remove_nodes(table), {"run": run_id, "batch_rows": _BATCH_ROWS})[0]["removed"]:
-                    pass
+                writer.remove(table.label, table.key, _BATCH_ROWS)
             writer.merge_all(tables, _BATCH_ROWS)
             writer.write(load_query("load/rescalings").text, link)
     return len(answer.courses) + len(phases) + len(steps)

@@ -33,7 +33,7 @@ from pag_graph.sinks.neo4j.model import (
     TYPES,
     WORKER,
 )
-from pag_graph.sinks.neo4j.writer import execute
+from pag_graph.sinks.neo4j.writer import Work, execute
 from pag_graph.sinks.provenance import parameters_id
 
 if TYPE_CHECKING:
@@ -171,11 +171,13 @@ def describe(writer: Writer, reader: Reader, batch_rows: int, *, logs: bool = Tr
         **reader.extent(),
         **{f"source_{name}": described["source"][name] for name in ("system", "version", "format")},
     }
-    statements: list[tuple[str, Mapping[str, Any]]] = [(query.text, values)]
+    work = [Work(query.text, values, 1)]
     if jobs := told.new_jobs(run):
-        by_column = pl.DataFrame(jobs, infer_schema_length=None).to_dict(as_series=False)
-        statements.append((load_query("load/jobs").text, {"run": reader.run_id, **origin, **by_column}))
-    writer.write_all(statements)
+        # A run that has been followed for long has many.
+        for part in pl.DataFrame(jobs, infer_schema_length=None).iter_slices(batch_rows):
+            of_jobs = {"run": reader.run_id, **origin, **part.to_dict(as_series=False)}
+            work.append(Work(load_query("load/jobs").text, of_jobs, part.height))
+    writer.write_in_order(work, batch_rows, lambda _: None)
     findings, knows_findings = reader.findings, told.knows("findings")
     gone = told.gone("findings", findings, "id")
     new_findings = told.news("findings", findings)

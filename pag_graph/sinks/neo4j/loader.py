@@ -29,7 +29,7 @@ from pag_graph.sinks.neo4j.events import EventSync
 from pag_graph.sinks.neo4j.groups import Group, grouped, read_ahead
 from pag_graph.sinks.neo4j.load_steps import begin, describe, prepare_schema, publish, write_summary
 from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Task, run_task
-from pag_graph.sinks.neo4j.model import EPOCH, MODEL, NODES, remove_nodes
+from pag_graph.sinks.neo4j.model import EPOCH, MODEL, NODES
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.revisions import OneTransaction, Retraction, exchange, take_back
 from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
@@ -249,10 +249,10 @@ def remove_run(driver: neo4j.Driver, run_id: str) -> int:
         with leases.held(driver, run_id, lanes=1) as lease:
             writer = Writer(driver, lease)
             writer.write(load_query("load/unpublish").text, {"run": run_id, "open_epoch": -1, "first_epoch": -1})
-            for table in (*NODES, EPOCH):
-                values = {"run": run_id, "batch_rows": BATCH_ROWS}
-                while count := writer.write(remove_nodes(table), values)[0]["removed"]:
-                    removed += count
+            # What leads to few nodes goes with the many that it comes from.
+            for table in (*reversed(NODES), EPOCH):
+                removed += writer.remove(table.label, table.key, BATCH_ROWS)
+            writer.remove("Job", ("id",), BATCH_ROWS)
             writer.write(load_query("load/remove_run").text, {"run": run_id})
     return removed
 

@@ -321,14 +321,23 @@ def merge_nodes(table: NodeTable) -> str:
 
 
 @cache
-def remove_nodes(table: NodeTable) -> str:
-    """Return the query that removes some nodes of a run and says how many; parameters are `run` and `batch_rows`."""
+def remove_some(label: str, key: tuple[str, ...]) -> tuple[str, str]:
+    """Return the queries that remove some nodes of a run, to be done in one transaction until none is looked at.
+
+    Parameters are ``run`` and ``batch_rows``: so many nodes are looked at, and the second query removes those of them
+    that have no relationship; ``relationships`` of theirs are removed by the first one. An operator may have more of
+    them than a transaction has memory for.
+    """
     # An index on several properties is used only if all of them are asked for.
-    has_key = " AND ".join(f"node.{name} IS NOT NULL" for name in table.key)
-    return (
-        f"MATCH (node:{table.label} {{run: $run}})\nWHERE {has_key}\nWITH node LIMIT $batch_rows\n"
-        "DETACH DELETE node\nRETURN count(*) AS removed"
+    has_key = " AND ".join(f"node.{name} IS NOT NULL" for name in key)
+    some = f"MATCH (node:{label} {{run: $run}})\nWHERE {has_key}\nWITH node LIMIT $batch_rows\n"
+    unbind = "MATCH (node)-[relationship]-()\nWITH DISTINCT relationship LIMIT $relationships\nDELETE relationship"
+    remove = (
+        "WITH node, EXISTS { (node)--() } AS stays\n"
+        "FOREACH (gone IN CASE WHEN stays THEN [] ELSE [node] END | DELETE gone)\n"
+        "RETURN count(*) AS looked_at, count(CASE WHEN stays THEN null ELSE 1 END) AS removed"
     )
+    return some + unbind, some + remove
 
 
 @cache

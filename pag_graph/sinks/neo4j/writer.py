@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.cypher import load_query
 from pag_graph.neo4j_server.lease import overtaken
-from pag_graph.sinks.neo4j.model import NodeTable, merge_nodes, merge_relationships
+from pag_graph.sinks.neo4j.model import NodeTable, merge_nodes, merge_relationships, remove_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 _PAUSE_S = 0.2
+REMOVED_TOGETHER = 20_000
+"""Relationships that one transaction removes: a server of 512 MB has room for fifteen times as many."""
 
 
 class Work(NamedTuple):
@@ -233,6 +235,36 @@ class Writer:
         if statements:
             self.write_all(statements)
             advance(size)
+
+    def remove(self, label: str, key: tuple[str, ...], batch_rows: int) -> int:
+        """Remove all nodes of the run that have a label, and what leads to them.
+
+        Parameters
+        ----------
+        label
+            Of this package.
+        key
+            Properties that all of these nodes have, and that an index knows.
+        batch_rows
+            Most nodes of a transaction.
+
+        Returns
+        -------
+        int
+            How many there were.
+
+        Raises
+        ------
+        Neo4jError
+            If another load of the run has taken over; what was removed before stays so.
+        """
+        values = {"run": self.run_id, "batch_rows": batch_rows, "relationships": REMOVED_TOGETHER}
+        removed = 0
+        while True:
+            (row,) = self.write_all([(text, values) for text in remove_some(label, key)])
+            removed += int(row["removed"])
+            if not row["looked_at"]:
+                return removed
 
     def read(self, text: str, parameters: Mapping[str, Any]) -> list[neo4j.Record]:
         """Ask where writes go: a follower of a cluster may not have the latest ones yet.

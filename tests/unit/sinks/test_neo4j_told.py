@@ -85,3 +85,12 @@ def test_a_state_costs_what_is_new_in_it(states: Callable[[Callable[[], Told]], 
     assert all(rows[jobs] == [1] for _, rows in seen[1:])
     assert max(len(rows) for _, rows in late) <= max(len(rows) for _, rows in early)
     assert max(max(sizes) for _, rows in late for sizes in rows.values()) <= 4
+
+
+def test_whoever_begins_late_tells_of_many_commits_in_portions(tmp_path: Path) -> None:
+    growing, store, writer = GrowingTrace(rounds(STATES + 2), tmp_path / "trace"), tmp_path / "store", Noting()
+    for epoch in range(STATES):
+        growing.write_until(epoch + 1)
+        Following(growing.path, store, commit_every_s=0, until=Until(idle_s=0.0)).run()
+    describe(writer, Reader(Run(store)), 10, logs=False)
+    assert writer.rows[load_query("load/jobs").text] == [10, 10, 4]
