@@ -4,6 +4,8 @@ These are lines that are no message, and requests whose id is null or a fraction
 Context Protocol does not, and the package takes such a request for a notification.
 
 Requests are answered though nothing comes after them: where the input ends, the package drops those that it works on.
+
+A request with the id of one that is being answered is refused: nobody could say whose answer is whose.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import math
 import os
 import re
 import selectors
+from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
@@ -167,21 +170,34 @@ class _Waiting:
     """Requests that an answer will come to."""
 
     def __init__(self) -> None:
-        # The package takes an id for the same as its text, in what cancels a request.
-        self._ids: set[str] = set()
+        # Of each id how many answers will come: one more for each request that is refused because it is in use.
+        self._ids: Counter[int | str | None] = Counter()
         self._nobody = anyio.Event()
 
-    def asks(self, message: object) -> None:
-        """Note a message that is passed on: a request waits, unless none answers it or it is cancelled."""
-        if isinstance(message, JSONRPCRequest) and message.method != _NEVER_ANSWERED:
-            self._ids.add(str(message.id))
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._ids.discard(str((message.params or {}).get("requestId")))
+    def asks(self, message: object) -> JSONRPCError | None:
+        """Note a message that came in: a request waits, unless none answers it or it is cancelled.
+
+        Returns
+        -------
+        JSONRPCError or None
+            The answer to a request whose id is that of one that waits; it is not to be passed on.
+        """
+        if isinstance(message, JSONRPCRequest):
+            in_use = message.id in self._ids
+            if in_use or message.method != _NEVER_ANSWERED:
+                self._ids[message.id] += 1
+            return _refused(message.id) if in_use else None
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            # The package takes an id for the same as its text, here.
+            cancelled = str((message.params or {}).get("requestId"))
+            for number in [number for number in self._ids if str(number) == cancelled]:
+                del self._ids[number]
+        return None
 
     def is_answered(self, message: object) -> None:
         """Note a message that went out."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._ids.discard(str(message.id))
+            self._ids -= Counter([message.id])
             if not self._ids:
                 self._nobody.set()
 
@@ -218,9 +234,8 @@ async def _pass_on(
     async with sound, answers:
         async for item in incoming:
             if not isinstance(item, ValidationError):
-                if isinstance(item, SessionMessage):
-                    waiting.asks(item.message)
-                await sound.send(item)
+                refused = waiting.asks(item.message) if isinstance(item, SessionMessage) else None
+                await (sound.send(item) if refused is None else answers.send(SessionMessage(refused)))
             elif (answer := refusal(item)) is not None:
                 await answers.send(SessionMessage(answer))
         # The package ends where `sound` does, whatever it works on.
@@ -264,6 +279,11 @@ def refusal(error: ValidationError) -> JSONRPCError | None:
         code, said = INVALID_REQUEST, "no request, notification or response of JSON-RPC 2.0"
     message = f"The line is {said}."
     return JSONRPCError(jsonrpc="2.0", id=_id_of(stated), error=ErrorData(code=code, message=message))
+
+
+def _refused(number: int | str) -> JSONRPCError:
+    message = "A request with this id is being answered: each request needs an id of its own."
+    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=INVALID_REQUEST, message=message))
 
 
 def _leniently(line: str) -> Any:

@@ -318,6 +318,29 @@ def test_requests_are_answered_though_nothing_comes_after_them(logs: LogFolder, 
     assert answers[2.5]["result"] == {}
 
 
+def test_an_id_that_is_used_twice_at_once_is_refused_and_the_first_request_answered(logs: LogFolder) -> None:
+    """JSON-RPC says nothing else of whose answer is whose; the second answer was lost where the input ended."""
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    listing = {"method": "tools/call", "params": {"name": "list_logs", "arguments": {}}}
+    asked = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        *({"jsonrpc": "2.0", "id": number, **listing} for number in (2, 2, "2", 2)),
+    ]
+    command = [sys.executable, "-c", "from pag_graph.cli.app import main; main()", "mcp", "--root", str(LOGS)]
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+    lines = b"\n".join(json.dumps(line).encode() for line in asked)
+    done = subprocess.run(command, input=lines, capture_output=True, check=True, timeout=120, env=environment)
+    answers = [answer for answer in map(json.loads, done.stdout.splitlines()) if answer["id"] != 1]
+    refusals = [(answer["id"], answer["error"]["code"]) for answer in answers if "error" in answer]
+    assert refusals == [(2, -32600), (2, -32600)]
+    texts = {answer["id"]: answer["result"]["content"][0]["text"] for answer in answers if "result" in answer}
+    # A number is not the text that looks like it.
+    assert texts.keys() == {2, "2"}
+    assert all(json.loads(text) == logs.list_logs() for text in texts.values())
+
+
 ANSWERED: list[tuple[bytes, float | None]] = [
     (b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}', None),
     (b'{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}', 1.5),
