@@ -14,9 +14,10 @@ from pag_graph.builder.engine import silent
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources.spark import log_tables as tables
 from pag_graph.sources.spark.accumulators import Accumulators
+from pag_graph.sources.spark.begins import Begin, starts_another
 from pag_graph.sources.spark.cached_blocks import CachedBlocks
 from pag_graph.sources.spark.codecs import Stopped, decode
-from pag_graph.sources.spark.event_values import AFTER_A_START, SQL, id_of, integer, stage_facts
+from pag_graph.sources.spark.event_values import SQL, id_of, integer, stage_facts
 from pag_graph.sources.spark.executor_memory import ExecutorMemory
 from pag_graph.sources.spark.log_lines import Lines
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
@@ -147,6 +148,7 @@ class Reading:
         self.first_started: int | None = None
         self.rolled: set[int] = set()
         self.ended = False
+        self.begin: Begin | None = None
         self.first_ms: int | None = None
         self.unparsed = self.of_others = self.last_ms = 0
         self.handlers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -345,7 +347,7 @@ class Reading:
         if self.ended:
             self._second_application(event)
         else:
-            # The start of another application, which comes next, may say another one.
+            self.begin = Begin(self)
             self.log.version = self.log.version or self.texts.version(event.get("Spark Version"))
 
     def _databricks_start(self, event: dict[str, Any]) -> None:
@@ -362,12 +364,9 @@ class Reading:
 
     def _application_start(self, event: dict[str, Any]) -> None:
         app_id = str(event.get("App ID") or "")[:200]
-        is_other = bool(self.log.app_id and app_id) and app_id != self.log.app_id
-        if self.log.start_ms is None:
-            # The log lacks the start of the first one, if this one comes after work, or begins after what was done.
-            worked, begins = not self.counts.keys().isdisjoint(AFTER_A_START), integer(event["Timestamp"]) or 0
-            is_other = is_other or worked or (self.first_ms is not None and begins > self.first_ms)
-        if is_other or self.log.start_ms not in {None, event["Timestamp"]}:
+        if starts_another(self, event, app_id):
+            if self.begin is not None:
+                self.of_others += self.begin.restore(self)
             self._second_application(event)
             return
         self.log.app_name, self.log.app_id = str(event.get("App Name", ""))[:500], app_id

@@ -173,8 +173,6 @@ def test_a_second_application_in_a_file_is_left_out(
                 event[key] += later_ms
     if not ended:
         first.events.pop()
-        # Its start only, as in a file that was cut: what comes before that cannot be told from the first one's.
-        del second.events[0]
     if not started:
         # The beginning of the file was lost.
         del first.events[:2]
@@ -190,6 +188,42 @@ def test_a_second_application_in_a_file_is_left_out(
     again = two_stages()
     again.events[2:2] = again.events[:2]
     assert found(read(again.write(tmp_path / "again"))) == {}
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_what_a_second_application_states_before_its_start_is_not_the_first_ones(
+    tmp_path: Path, *, started: bool
+) -> None:
+    """Without the first one's end, the second one's version, settings and executors counted for the first."""
+    first, second = two_stages(), EventLog(cores=[], version="3.5.0")
+    setting = {"spark.sql.shuffle.partitions": "7"}
+    second.executor("0", 3_600_000, cores=7).executor("9", 3_600_001)
+    second.add("SparkListenerEnvironmentUpdate", **{"Spark Properties": setting})
+    second.add("SparkListenerBlockManagerAdded", Timestamp=ORIGIN_MS + 3_600_000)
+    second.executor("10", 3_600_002, cores=-1).executor_gone("1", 3_600_003).add("SparkListenerExecutorAdded")
+    start = second.events.pop(1)
+    second.events.append({**start, "App ID": "app-2", "Timestamp": ORIGIN_MS + 3_600_004})
+    first.events.pop()
+    if not started:
+        del first.events[:2]
+    alone = read(first.write(tmp_path / "one"))
+    # What comes between may also be of the first one: the same start again, and work, say so.
+    again = [
+        *first.events[:2],
+        {"Event": "SparkListenerEnvironmentUpdate", "Spark Properties": {"spark.locality.wait": "1s"}},
+    ]
+    both = first.events + second.events
+    first.events = both
+    got = read(first.write(tmp_path / "two"))
+    assert (got.version, got.properties, got.last_ms) == (alone.version, alone.properties, alone.last_ms)
+    assert got.executors.equals(alone.executors)
+    assert got.unknown == alone.unknown
+    assert found(got) == {**found(alone), "second_application": len(second.events)}
+    if started:
+        first.events = both[: -len(second.events)] + again + second.events
+        got = read(first.write(tmp_path / "three"))
+        assert got.properties == {"spark.locality.wait": "1s"}
+        assert got.executors.equals(alone.executors)
 
 
 def parts(folder: Path, log: EventLog, numbers: list[int]) -> Path:
