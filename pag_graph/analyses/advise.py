@@ -308,7 +308,9 @@ def _table(run: Run, rows: list[dict[str, Any]]) -> pa.Table:
         return ADVICE.empty_table()
     columns = {name: [row.get(name) for row in rows] for name in ADVICE.names if name != "operator_name"}
     frame = pl.DataFrame(columns, schema_overrides={"operator": pl.Int64, "group": pl.Int64})
-    return typed_table(frame.join(operator_names(run).drop("address"), on="operator", how="left"), ADVICE)
+    return typed_table(
+        frame.join(operator_names(run).drop("address"), on="operator", how="left", maintain_order="left"), ADVICE
+    )
 
 
 ANALYSIS = ReportAnalysis(

@@ -131,7 +131,7 @@ def expanded(view: View, path: pl.DataFrame) -> pl.DataFrame:
     filled = edges_on_stretches.group_by("place").agg(filled=took.sum())
     gaps = (
         stretches.with_columns(took=took)
-        .join(filled, on="place", how="left")
+        .join(filled, on="place", how="left", maintain_order="left")
         .filter(pl.col("took") != pl.col("filled").fill_null(0))
     )
     if gaps.height:

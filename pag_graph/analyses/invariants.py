@@ -173,7 +173,7 @@ def violations(
     progress = _progress(run, sends, windows)
     # Plans are put together first: a follower asks at every commit, and each call of Polars takes longer than its rows.
     columns, limits = [*SEEN, "epoch"], limits_given(parameters)
-    worst = progress.lazy().sort("observed", "start_ns", descending=[True, False])
+    worst = progress.lazy().sort("observed", "start_ns", "src", descending=[True, False, False])
     worst = worst.unique(["epoch", "worker"], keep="first", maintain_order=True)
     largest = observations.lazy().filter(~pl.col("fixed"))
     observed = pl.concat([largest.select(columns), worst.select(columns)]).collect()

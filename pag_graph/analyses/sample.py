@@ -254,15 +254,16 @@ def sample(run: Run, parameters: SampleParameters, *, parts: pa.Table) -> Sample
     drawn = number[[place[epoch] for epoch in epochs]]
     design = _Design(drawn, np.bincount(number))
     chosen = pl.DataFrame({"epoch": epochs}, schema={"epoch": pl.Int64})
-    lengths = _column(chosen.join(round_rows, on="epoch", how="left"), "span")
-    waiting = _column(chosen.join(round_rows, on="epoch", how="left"), "waiting_ns")
+    drawn_rounds = chosen.join(round_rows, on="epoch", how="left", maintain_order="left")
+    lengths, waiting = (_column(drawn_rounds, name) for name in ("span", "waiting_ns"))
     rows = [
         _mean("length", "mean", lengths, design, parameters.confidence, exact=round_rows["span"].mean()),
         *_percentiles(lengths, round_rows["span"].to_numpy(), design, parameters.confidence),
         _mean("waiting", "mean", waiting, design, parameters.confidence, exact=round_rows["waiting_ns"].mean()),
     ]
     for (division, key), members in sorted(observations.group_by("by", "key"), key=lambda item: str(item[0])):
-        values = _column(chosen.join(members.select("epoch", "value_ns"), on="epoch", how="left"), "value_ns")
+        of_drawn = chosen.join(members, on="epoch", how="left", maintain_order="left")
+        values = _column(of_drawn, "value_ns")
         if division == "wait":
             rows.append(_mean("wait", str(key), values, design, parameters.confidence, count=members.height))
         else:

@@ -66,7 +66,11 @@ def marked_steps(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
     """
     keys = steps.select(src="edge_src", dst="edge_dst")
     # There are many edges; only those of the path are read.
-    edges = run.scan("edges").select("src", "dst", "flags").join(keys.lazy(), on=["src", "dst"], how="semi")
+    edges = (
+        run.scan("edges")
+        .select("src", "dst", "flags")
+        .join(keys.lazy(), on=["src", "dst"], how="semi", maintain_order="left")
+    )
     known = edges.collect().unique(["src", "dst"], keep="first")
     flags = keys.join(known, on=["src", "dst"], how="left", maintain_order="left")["flags"]
     return steps.with_columns(flags=flags, inferred=(flags.fill_null(0) & int(EdgeFlags.INFERRED)) != 0)

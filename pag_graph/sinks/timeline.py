@@ -62,7 +62,7 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
     def x(t_ns: int) -> float:
         return _LEFT + (min(max(t_ns, window.start_ns), window.end_ns) - window.start_ns) * scale
 
-    edges = snapshot.edges.sort("duration_ns", descending=True)
+    edges = snapshot.edges.sort("duration_ns", descending=True, maintain_order=True)
     left_out = max(edges.height - _MOST_EDGES, 0)
     boxes, messages = [], []
     for edge in edges.head(_MOST_EDGES).iter_rows(named=True):

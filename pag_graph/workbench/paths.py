@@ -51,7 +51,11 @@ class DrawnPath:
         """
         steps = pl.DataFrame(critical_path(run.snapshot(window)).steps)
         places = {worker: place for place, worker in enumerate(run.workers)}
-        by_type = steps.group_by("type").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
+        by_type = (
+            steps.group_by("type")
+            .agg(pl.col("duration_ns").sum())
+            .sort("duration_ns", "type", descending=[True, False])
+        )
         drawn = steps.select(
             begin="start_ns",
             end=pl.col("start_ns") + pl.col("duration_ns"),

@@ -169,10 +169,10 @@ def comparable_tasks(look: Look) -> pl.DataFrame:
         if number not in python | cloud
     ]
     cold = pl.struct("stage", "stage_attempt", "core").is_first_distinct()
-    tasks = look.tasks.sort("receipt").with_columns(cold=cold)
+    tasks = look.tasks.sort("receipt", "number").with_columns(cold=cold)
     stage_keys = pl.DataFrame(keys, schema={"stage": pl.Int64, "stage_attempt": pl.Int64}, orient="row")
     tasks = tasks.cast({"stage": pl.Int64, "stage_attempt": pl.Int64}).join(
-        stage_keys, on=stage_keys.columns, how="semi"
+        stage_keys, on=stage_keys.columns, how="semi", maintain_order="left"
     )
     tasks = tasks.filter(~pl.col("cold") & pl.col("succeeded") & (pl.col("cpu_ns") > 0))
     stolen = (pl.col("work") - pl.col("cpu_ns")).clip(lower_bound=0)

@@ -152,7 +152,7 @@ def _empty_cores(look: Look) -> tuple[I64, I64, I64]:
         In nanoseconds from the origin.
     """
     end = max(job.end_ns for job in look.schedule.jobs)
-    work = look.tasks.sort("core", "launch").select("core", "launch", "done")
+    work = look.tasks.sort("core", "launch", "number").select("core", "launch", "done")
     gaps = work.select("core", since=pl.col("done").shift(1).over("core"), until="launch").drop_nulls()
     executors = look.schedule.executors.with_row_index("executor_index")
     lives = {

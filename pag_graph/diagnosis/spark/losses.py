@@ -168,7 +168,7 @@ def _most_common(texts: list[str]) -> str:
 
 def _repeats(tasks: pl.DataFrame) -> set[int]:
     """Return the tasks that repeat another one which succeeded."""
-    succeeded = tasks.filter("succeeded").sort("done")
+    succeeded = tasks.filter("succeeded").sort("done", "number")
     first_done = succeeded.unique(["stage", "stage_attempt", "index"], keep="first", maintain_order=True)
     return set(succeeded.filter(~pl.col("number").is_in(first_done["number"].implode()))["number"].to_list())
 

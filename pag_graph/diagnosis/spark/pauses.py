@@ -68,7 +68,9 @@ def stream_pauses(schedule: Schedule) -> list[Interval]:
     list of Interval
         In time order, without the time of jobs and SQL executions.
     """
-    progress = schedule.log.progress.filter(pl.col("query").is_not_null()).sort("query", "started_ms")
+    progress = schedule.log.progress.filter(pl.col("query").is_not_null()).sort(
+        "query", "started_ms", maintain_order=True
+    )
     pauses: list[Interval] = []
     batches: list[Interval] = []
     for stream in progress.partition_by("query", maintain_order=True):

@@ -57,7 +57,7 @@ def garbage(look: Look) -> list[Cause]:
     saved = look.saved_in(keys, cleared)
     if not look.matters(saved):
         return []
-    heavy = heavy.sort("gc_ns", descending=True)
+    heavy = heavy.sort("gc_ns", descending=True, maintain_order=True)
     worst = heavy.row(0, named=True)
     gc_ns = int(heavy["gc_ns"].sum())
     share = gc_ns / max(int(heavy["run_ns"].sum()), 1)
@@ -101,7 +101,7 @@ def spills(look: Look) -> list[Cause]:
     saved = look.saved_in(keys, unspilled)
     if not look.matters(saved):
         return []
-    worst = heavy.sort("spilled_bytes", descending=True).row(0, named=True)
+    worst = heavy.sort("spilled_bytes", descending=True, maintain_order=True).row(0, named=True)
     text = (
         f"{look.stage_name(worst['stage'], worst['stage_attempt'])}: its tasks spilled"
         f" {worst['spilled_bytes'] / 2**20:,.0f} MiB to disk ({worst['memory_spilled_bytes'] / 2**20:,.0f} MiB in"

@@ -47,7 +47,9 @@ def _queries(log: SparkLog) -> list[tuple[str, pl.DataFrame]]:
     """Return the batches of each query that had any rows, by begin."""
     if not log.progress.height:
         return []
-    busy = log.progress.filter(pl.col("query").is_not_null() & (pl.col("input_rows") > 0)).sort("started_ms")
+    busy = log.progress.filter(pl.col("query").is_not_null() & (pl.col("input_rows") > 0)).sort(
+        "started_ms", maintain_order=True
+    )
     return [(str(key[0]), own) for key, own in busy.partition_by("query", as_dict=True, maintain_order=True).items()]
 
 

@@ -144,8 +144,8 @@ def _named(operators: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     """Add `label`, in quotes: the operator's name, else the type."""
     names = operators.select(
         "operator", operator_name=pl.col("name").map_elements(json.dumps, return_dtype=pl.String, skip_nulls=True)
-    ).unique("operator")
-    joined = frame.join(names, on="operator", how="left")
+    ).unique("operator", keep="first")
+    joined = frame.join(names, on="operator", how="left", maintain_order="left")
     return joined.with_columns(
         label=pl.coalesce("operator_name", pl.format('"{}"', pl.col("type").str.replace_all("_", " ")))
     )
@@ -172,7 +172,9 @@ def _piece_events(piece: Piece, run: Run, threads: pl.DataFrame, nesting: _Nesti
     )
     parts = [slices, nesting.runs(local), *_flows(piece, lanes)]
     # A vertex that no local edge leads to is the first of its worker, or lies at the edge of the window.
-    alone = piece.vertices.join(local.select(id="dst"), on="id", how="anti").join(lanes, on="worker", how="left")
+    alone = piece.vertices.join(local.select(id="dst"), on="id", how="anti", maintain_order="left").join(
+        lanes, on="worker", how="left", maintain_order="left"
+    )
     parts.append(
         alone.select(
             t="t_ns",
@@ -225,7 +227,7 @@ def _flows(piece: Piece, lanes: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ("f", _FLOW_ENDS, "dst", arriving, pl.col("start_ns") + pl.col("duration_ns")),
     ):
         on_lanes = edges.with_columns(worker=(pl.col(side) // 2**POSITION_BITS).cast(pl.Int32)).join(
-            lanes, on="worker", how="left"
+            lanes, on="worker", how="left", maintain_order="left"
         )
         yield on_lanes.select(
             t=time,
@@ -252,7 +254,7 @@ class _Nesting:
     """
 
     def __init__(self, run: Run, threads: pl.DataFrame) -> None:
-        operators = run.operators.unique("address")
+        operators = run.operators.unique("address", keep="first")
         names = dict(operators.select("address", "name").iter_rows())
         chains = []
         for number, address in run.operators.select("operator", "address").iter_rows():
@@ -262,7 +264,7 @@ class _Nesting:
         self._names = {address: json.dumps(name) for address, name in names.items()}
         self._chains = pl.DataFrame(
             chains, schema={"operator": pl.Int64, "chain": pl.List(pl.String)}, orient="row"
-        ).unique("operator")
+        ).unique("operator", keep="first")
         self._open: dict[int, tuple[list[str], int]] = {}
         self._lanes = {row["worker"]: (row["pid"], row["tid"]) for row in threads.iter_rows(named=True)}
 
@@ -345,19 +347,21 @@ def _path_events(
     window_columns = [pl.lit(value).alias(name) for name, value in shown.items()]
     frame = _named(run.operators, steps).with_columns(window_columns)
     args = _args([*CRITICAL_PATH.names, *shown])
-    track = frame.join(lanes.select("worker", where="label"), on="worker", how="left").with_columns(
-        pid=pl.lit(_path_pid(threads)), tid=pl.lit(_track_tid(threads))
-    )
+    track = frame.join(
+        lanes.select("worker", where="label"), on="worker", how="left", maintain_order="left"
+    ).with_columns(pid=pl.lit(_path_pid(threads)), tid=pl.lit(_track_tid(threads)))
     parts = [track.select(t="start_ns", rank=pl.lit(_SLICE), json=_slice(args))]
     if on_workers:
-        local = frame.filter(pl.col("type").is_in(LOCAL)).join(lanes.drop("label"), on="worker", how="left")
+        local = frame.filter(pl.col("type").is_in(LOCAL)).join(
+            lanes.drop("label"), on="worker", how="left", maintain_order="left"
+        )
         parts.append(local.select(t="start_ns", rank=pl.lit(_SLICE), json=_slice(args)))
     moves = frame.filter(pl.col("worker") != pl.col("to_worker"))
     for phase, rank, side, time in (
         ("s", _FLOW_BEGINS, "worker", pl.col("start_ns")),
         ("f", _FLOW_ENDS, "to_worker", pl.col("start_ns") + pl.col("duration_ns")),
     ):
-        on_lanes = moves.join(lanes.drop("label"), left_on=side, right_on="worker", how="left")
+        on_lanes = moves.join(lanes.drop("label"), left_on=side, right_on="worker", how="left", maintain_order="left")
         parts.append(
             on_lanes.select(
                 t=time,

@@ -110,7 +110,9 @@ class Content:
     def mark(self, edges: pl.DataFrame) -> pl.DataFrame:
         """Add the column `critical`: whether an edge lies on a critical path."""
         marks = self._on_path.with_columns(critical=pl.lit(value=True))
-        joined = edges.join(marks, on=["src", "dst", "type", "channel"], how="left", nulls_equal=True)
+        joined = edges.join(
+            marks, on=["src", "dst", "type", "channel"], how="left", nulls_equal=True, maintain_order="left"
+        )
         return joined.with_columns(pl.col("critical").fill_null(value=False))
 
     def edges(self) -> Iterator[pl.DataFrame]:

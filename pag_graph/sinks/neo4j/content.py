@@ -353,7 +353,7 @@ def _edges(shown: Shown, *, only_critical: bool) -> pl.DataFrame:
     """Return the edges that windows show, and what ended their waits, each once; ``critical`` is null or true."""
     critical = shown.path_edges().select(EDGE_KEY).unique().with_columns(critical=pl.lit(value=True))
     rows = pl.concat([shown.edges.select(PAG_EDGES.names), shown.enders.select(PAG_EDGES.names)])
-    marked = rows.join(critical, on=EDGE_KEY, how="inner" if only_critical else "left")
+    marked = rows.join(critical, on=EDGE_KEY, how="inner" if only_critical else "left", maintain_order="left")
     return marked.unique(EDGE_KEY, keep="first").sort("src", "dst")
 
 

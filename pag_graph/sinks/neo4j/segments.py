@@ -110,6 +110,7 @@ class SegmentReader:
             last_epoch=pl.col("epoch").last(),
             events=pl.len().cast(pl.Int64),
         )
+        facts = facts.with_columns(round=self._round(facts))
         spent = (
             self.run.between("edges", *bounds_of(rows["epoch"]))
             .filter(pl.col("type").is_in(LOCAL), pl.col("type") != WAITING)
@@ -136,7 +137,6 @@ class SegmentReader:
                 pl.col(TIME_BY_TYPE).fill_null(0),
                 pl.col("operators", "operators_ns", "operator_names").fill_null([]),
                 id="segment",
-                round=self._round(facts),
             )
             .with_columns(
                 title=pl.format(

@@ -245,7 +245,7 @@ class Converter:
         last = events.group_by("worker").agg(pl.col("t_ns").max(), gone=pl.col("kind") == str(EventKind.EXIT))
         wrong = (
             events.filter(pl.col("kind") == str(EventKind.EXIT))
-            .join(last, on="worker", suffix="_last")
+            .join(last, on="worker", suffix="_last", maintain_order="left")
             .filter(pl.col("t_ns") < pl.col("t_ns_last"))
         )
         if wrong.height:

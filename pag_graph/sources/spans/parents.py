@@ -186,7 +186,7 @@ def _parents(
     follows[rows] = best["type"].to_numpy() == FOLLOWS_FROM
     for server, client in client_of.items():
         parent[place[server]], follows[place[server]] = place[client], False
-    further = resolved.join(best.select("order"), on="order", how="anti").filter(
+    further = resolved.join(best.select("order"), on="order", how="anti", maintain_order="left").filter(
         (pl.col("type") != CHILD_OF) & (pl.col("row") != pl.col("target"))
     )
     links = place[further["row"].to_numpy()], place[further["target"].to_numpy()]

@@ -116,7 +116,7 @@ def _tasks(log: SparkLog, schedule: Schedule) -> list[dict[str, Any]]:
         fetch=pl.col("fetch_wait_ms").cast(pl.Int64) * MS,
         write=pl.col("write_ns"),
     )
-    frame = frame.hstack(measured).sort("launch", "done")
+    frame = frame.hstack(measured).sort("launch", "done", maintain_order=True)
     tasks = frame.to_dicts()
     for task in tasks:
         held_ns = task["deserialize"] + task["run"] + task["serialize"]
