@@ -134,7 +134,7 @@ def _why_slow(stage_tasks: pl.DataFrame, slow: NDArray[np.bool_], look: Look) ->
     parts_of_excess = {name: (_median(late_tasks, name) - _median(other_tasks, name)) / excess for name in _PARTS}
     node_ratio = _node_ratio(stage_tasks, late_tasks, look)
     facts = {
-        "time_ratio": round(time, 2),
+        "time_ratio": _finite(time),
         "shuffle_read_ratio": _finite(shuffle_ratio),
         "input_ratio": _finite(input_ratio),
         "gc_part": round(parts_of_excess["gc"], 3),

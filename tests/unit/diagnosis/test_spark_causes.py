@@ -223,6 +223,17 @@ def test_a_task_that_loads_code_is_no_straggler_and_not_for_want_of_partitions(t
     assert names(diagnosis_of(log, tmp_path)) == ["straggler"]
 
 
+def test_a_task_that_is_slow_among_tasks_of_no_length_has_no_ratio(tmp_path: Path) -> None:
+    """Where most tasks took no millisecond, one that took any was infinitely slow, which is no number of JSON."""
+    log = EventLog(cores=[2, 2]).job(0, 100, [0]).stage(0, 110, tasks=12)
+    for index in range(11):
+        log.task(0, index, str(index % 2), 120 + index, 120 + index, run=0)
+    log.task(0, 11, "0", 120, 20_120, run=20_000).stage_done(0, 20_121).job_done(0, 20_122).end(20_200)
+    (cause,) = diagnosis_of(log, tmp_path).causes
+    assert (cause.cause, cause.signal["index"], cause.signal["time_ratio"]) == ("straggler", 11, None)
+    json.dumps(cause.signal, allow_nan=False)
+
+
 @pytest.mark.parametrize(
     ("slow", "cause"),
     [
