@@ -45,6 +45,7 @@ from pag_graph.cli.output import (
     Format,
     compiling,
     print_csv,
+    print_facts,
     print_json,
     print_rows,
     progress,
@@ -350,8 +351,7 @@ def _say_built(result: BuildReport, store: Path, form: Format) -> None:
         "rows": result.rows,
         "findings": counted,
     }
-    if form is Format.JSON:
-        print_json(facts)
+    if print_facts(facts, form):
         return
     console = stdout()
     if not result.committed:
@@ -377,14 +377,14 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     Example: pag info run.pag --top 5
     """
     pag = open_pag(store)
-    epochs = pag.epochs.to_dicts()
+    columns, epochs = [*pag.epochs.columns, "span_ns", "window"], pag.epochs.to_dicts()
     for row, window in zip(epochs, pag.run.windows(), strict=True):
         row["span_ns"] = window.span_ns
         row["window"] = window.name
     findings = pag.findings()
     counted = dict(findings.group_by("finding", "severity").len().sort("finding").select("finding", "len").iter_rows())
     if form is Format.CSV:
-        print_csv(epochs, list(epochs[0]))
+        print_csv(epochs, columns)
         return
     if form is Format.JSON:
         facts = {**pag.run.info.run, "events": pag.run.info.events, "dropped": dict(pag.run.info.dropped)}
@@ -444,8 +444,12 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
     from pag_graph.cli.doctor import checks
 
     results = checks()
+    rows = [asdict(result) for result in results]
     if form is Format.JSON:
-        print_json([asdict(result) for result in results])
+        print_json(rows)
+        return
+    if form is Format.CSV:
+        print_csv(rows, list(rows[0]))
         return
     console = stdout()
     for result in results:

@@ -13,7 +13,7 @@ import typer
 
 from pag_graph.cli.analyses import FormatOption, FsyncOption  # noqa: TC001  (Typer reads them)
 from pag_graph.cli.follow_neo4j import loading
-from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout, tell_next
+from pag_graph.cli.output import Format, compiling, print_facts, stderr, stdout, tell_next
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, delivering
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration, nanoseconds
@@ -217,9 +217,7 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
         stderr().print(message, style="yellow")
     if result.unjoined is not None:
         stderr().print(f"{_UNJOINED}: {result.unjoined}", style="yellow", markup=False)
-    if form is Format.JSON:
-        print_json(facts)
-    else:
+    if not print_facts(facts, form):
         out = stdout()
         out.print(
             f"Followed {source}: {result.events:,} events, {result.closed:,} epochs closed, {result.commits:,} commits."

@@ -278,6 +278,8 @@ def _print_plan(query: Any, form: Format, *, analyse: bool) -> None:
     text = query.explain(analyse=analyse)
     if form is Format.JSON:
         print_json({"motif": str(query.question.motif), "plan": text.splitlines()})
+    elif form is Format.CSV:
+        print_csv([{"plan": line} for line in text.splitlines()], ["plan"])
     else:
         stdout().print(text, markup=False)
 

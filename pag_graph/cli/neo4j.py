@@ -12,7 +12,7 @@ from pag_graph.cli import neo4j_answers
 from pag_graph.cli.neo4j_load import export, follow, load, remove
 from pag_graph.cli.neo4j_queries import add_commands
 from pag_graph.cli.neo4j_reach import Home  # noqa: TC001  (read by Typer when a command is called)
-from pag_graph.cli.output import Format, print_json, progress, stdout, tell_next
+from pag_graph.cli.output import Format, print_facts, progress, stdout, tell_next
 from pag_graph.model.units import printable
 
 if TYPE_CHECKING:
@@ -150,8 +150,7 @@ def _show(now: ServerStatus, form: Format) -> None:
     from pag_graph.neo4j_server.home import own_command
 
     facts = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(now).items()}
-    if form is Format.JSON:
-        print_json(facts)
+    if print_facts(facts, form):
         return
     if not now.running:
         stdout().print(

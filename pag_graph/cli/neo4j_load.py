@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pag_graph.cli.neo4j_reach import Home, Uri, elsewhere, reach
-from pag_graph.cli.output import Format, print_json, progress, stdout
+from pag_graph.cli.output import Format, print_facts, progress, stdout
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.units import printable
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
@@ -32,7 +32,7 @@ _Batch = Annotated[int, typer.Option("--batch-rows", min=1, help="Rows per trans
 _Name = Annotated[str | None, typer.Option("--name", help="Name of the run. Default: the name of the store.")]
 _Tags = Annotated[list[str] | None, typer.Option("--tag", help="Tag to find the run by; may be repeated.")]
 _Program = Annotated[str | None, typer.Option("--program", help="The program that ran.")]
-_Form = Annotated[Format, typer.Option("--format", "-f", help="table for people, json for programs.")]
+_Form = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
 
 
 def load(
@@ -76,8 +76,7 @@ def load(
     with reach(home, uri).open() as driver, progress(quiet=form is not Format.TABLE) as report:
         loaded = load_run(run, driver, epochs=epoch, again=again or bool(epoch), options=options, progress=report)
         record_load(driver, run, loaded)
-    if form is Format.JSON:
-        print_json(asdict(loaded))
+    if print_facts(asdict(loaded), form):
         return
     skipped = f", {len(loaded.skipped):,} were there" if loaded.skipped else ""
     console.print(
@@ -118,8 +117,7 @@ def export(
             final_only=final,
             progress=report,
         )
-    if form is Format.JSON:
-        print_json(exported.summary())
+    if print_facts(exported.summary(), form):
         return
     if not exported.changed:
         stdout().print(f"Nothing new in {exported.store}: all {exported.skipped:,} epochs are there.")
@@ -178,9 +176,7 @@ def follow(
     )
     with stopping() as stop, progress(quiet=form is not Format.TABLE) as report:
         done = follow_store(store, reach(home, uri), options=options, stop=stop, progress=report)
-    if form is Format.JSON:
-        print_json(asdict(done))
-    else:
+    if not print_facts(asdict(done), form):
         counted = ", ".join(f"{count:,} {each}" for each, count in done.by_detail.items())
         said = f"Followed {done.store}: {done.epochs:,} epochs loaded ({counted or 'none'})"
         stdout().print(f"{said}; they waited {done.max_lag_s:.1f} s at most.", markup=False)
@@ -239,8 +235,7 @@ def _bulk(
         loaded = load_bulk(run, home, detail=detail, overwrite=overwrite, options=options, progress=report)
     with connection_to_home(home).open() as driver:
         record_load(driver, run, loaded)
-    if form is Format.JSON:
-        print_json(asdict(loaded))
+    if print_facts(asdict(loaded), form):
         return
     rate = (loaded.nodes + loaded.relationships) / loaded.seconds
     stdout().print(

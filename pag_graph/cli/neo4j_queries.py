@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pag_graph.cli.neo4j_reach import Home, Uri, at_server, hints_name_server, reach
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
+from pag_graph.cli.output import Format, print_csv, print_facts, print_json, print_rows, stderr, stdout
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.store.in_place import check_output, write_whole
 
@@ -173,11 +173,7 @@ def browser(
         "guide": pages.guide_uri(address),
         "style": pages.style_uri(address),
     }
-    if form is Format.JSON:
-        print_json(facts)
-        return
-    if form is Format.CSV:
-        print_csv([facts], list(facts))
+    if print_facts(facts, form):
         return
     console.print(f"Neo4j Browser: {facts['browser']}", markup=False)
     console.print(f"  log in as {now.user}; the password is in {now.password_file}", markup=False)

@@ -15,7 +15,7 @@ from pag_graph.model.units import in_markdown, printable, printable_lines
 from pag_graph.sinks.csv_tables import csv_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
     from rich.status import Status
@@ -76,6 +76,21 @@ def print_json(value: Any) -> None:
     except ValueError:
         text = json.dumps(_finite(value), indent=2, allow_nan=False)
     sys.stdout.write(text + "\n")
+
+
+def print_facts(facts: Mapping[str, Any], form: Format) -> bool:
+    """Print facts for programs, as JSON or as one row of CSV.
+
+    Returns
+    -------
+    bool
+        Whether that was asked for; people are told in words.
+    """
+    if form is Format.JSON:
+        print_json(facts)
+    elif form is Format.CSV:
+        print_csv([dict(facts)], list(facts))
+    return form is not Format.TABLE
 
 
 def _finite(value: Any) -> Any:

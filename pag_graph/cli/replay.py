@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
-from pag_graph.cli.output import Format, print_json, stderr, stdout
+from pag_graph.cli.output import Format, print_facts, stderr, stdout
 from pag_graph.model.units import duration, nanoseconds
 
 
@@ -64,9 +64,7 @@ def replay(
             token_file=token_file,
             authority=authority,
         )
-    if form is Format.JSON:
-        print_json({**asdict(report), "valid": report.valid})
-    else:
+    if not print_facts({**asdict(report), "valid": report.valid}, form):
         console = stdout()
         console.print(
             f"Replayed {report.events:,} events in {report.files:,} files and {report.duration_s:.2f} s:"
