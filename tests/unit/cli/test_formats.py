@@ -5,19 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pag_graph import api
+from pag_graph.analyses import all_entries
 from pag_graph.samples import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Pag = Callable[..., tuple[int, str, str]]
 
+CLI = Path(__file__).parents[3] / "docs" / "cli.md"
 TRACE = FOLDER / "skewed"
 MEASURED = {"achieved_per_s", "duration_s", "late_p50_ns", "late_p99_ns", "late_max_ns", "valid", "commits", "store"}
 """What is not the same each time."""
@@ -62,3 +65,12 @@ def test_csv_has_the_values_of_json(words: list[Any], store: Path, tmp_path: Pat
         for name, value in known.items():
             if name not in MEASURED and str(tmp_path) not in str(value):
                 assert row[name].removeprefix("'") == ("" if value is None else str(value)), name
+
+
+def test_the_documentation_says_under_which_names_rows_are() -> None:
+    """It lacked three of them."""
+    (sentence,) = re.findall(r"The rows are under `rows`, except for (.*?)\.\s", CLI.read_text(), re.DOTALL)
+    names = {entry.name: entry.load().rows for entry in all_entries()}
+    assert dict(re.findall(r"`([\w-]+)`\s\(`(\w+)`\)", sentence)) == {
+        name: rows for name, rows in names.items() if rows != "rows"
+    }
