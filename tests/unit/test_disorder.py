@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,10 +12,19 @@ import pytest
 import pag_graph
 from pag_graph import api
 from pag_graph.analyses import all_entries
+from pag_graph.diagnosis.spark.causes import diagnose
+from pag_graph.errors import TraceFormatError
 from pag_graph.samples import FOLDER
 from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sources import convert
+from pag_graph.sources.spark.convert import map_log
+from pag_graph.sources.spark.logfiles import find_logs
+from pag_graph.sources.spark.reader import read_log
+from pag_graph.store.trace import Trace
+from pag_graph.workbench.paths import DrawnPath
 from tests.support.disorder import disorder
+from tests.support.spark_logs import EventLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,3 +102,68 @@ def test_a_picture_is_the_same_in_disorder(pag: Pag, tmp_path: Path) -> None:
     with disorder():
         pag.draw(tmp_path / "disordered.svg", epoch=3)
     assert (tmp_path / "disordered.svg").read_bytes() == (tmp_path / "epoch.svg").read_bytes()
+
+
+def test_types_that_take_as_long_as_each_other_have_an_order(tmp_path: Path) -> None:
+    kinds = ["processing", "io", "gc", "serialization"]
+    rows = [f"0,{10 * place},{10 * place + 10},{kind}\n" for place, kind in enumerate(kinds)]
+    (tmp_path / "activities.csv").write_text("worker,start,end,activity\n" + "".join(rows))
+    convert(tmp_path / "activities.csv", tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    run = pag_graph.open(tmp_path / "store").run
+    with disorder():
+        orders = {tuple(DrawnPath.of(run, run.windows()[0]).by_type) for _ in range(5)}
+    assert orders == {(*sorted(kinds), "busy")}
+
+
+def test_which_worker_is_said_to_end_too_early_is_the_first(tmp_path: Path) -> None:
+    rows = "".join(f"w{number},0,10,processing\n" for number in range(9))
+    (tmp_path / "activities.csv").write_text("worker,start,end,activity\n" + rows)
+    (tmp_path / "workers.csv").write_text("worker,end\n" + "".join(f"w{number},5\n" for number in range(9)))
+    said = set()
+    with disorder():
+        for number in range(5):
+            with pytest.raises(TraceFormatError) as raised:
+                convert(tmp_path, tmp_path / f"trace-{number}")
+            said.add(raised.value.message)
+    assert len(said) == 1
+
+
+def test_links_of_spans_are_the_same_in_disorder(tmp_path: Path) -> None:
+    spans = []
+    for trace in range(1, 30):
+        for number, above, times in ((1, 0, (0, 90)), (2, 1, (10, 30)), (3, 1, (15, 25)), (4, 1, (20, 70))):
+            begin, end = (str(1_700_000_000_000_000_000 + 1_000 * trace + time) for time in times)
+            spans.append(
+                {
+                    "traceId": f"{trace:032x}",
+                    "spanId": f"{number:016x}",
+                    "parentSpanId": f"{above:016x}",
+                    "name": "work",
+                    "startTimeUnixNano": begin,
+                    "endTimeUnixNano": end,
+                    "links": [{"traceId": f"{trace:032x}", "spanId": f"{n:016x}"} for n in (3, 2) if number == 4],
+                }
+            )
+    (tmp_path / "spans.json").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    convert(tmp_path / "spans.json", tmp_path / "trace")
+    with disorder():
+        convert(tmp_path / "spans.json", tmp_path / "disordered")
+    assert Trace.open(tmp_path / "disordered").events().equals(Trace.open(tmp_path / "trace").events())
+
+
+def test_causes_of_a_spark_application_are_the_same_in_disorder(tmp_path: Path) -> None:
+    """Whatever begins and ends at the same millisecond, in stages that collect garbage for as long as each other."""
+    log = EventLog(cores=[4, 4])
+    for job in range(30):
+        at = 1_000 * job + 100
+        log.job(job, at, [job]).stage(job, at, tasks=8)
+        for index in range(8):
+            log.task(job, index, str(index // 4), at + 10, at + 810, run=790, gc=400)
+        log.stage_done(job, at + 811).job_done(job, at + 812)
+    log.end(31_000).write(tmp_path / "app")
+    (files,) = find_logs(tmp_path / "app")
+    expected = diagnose(map_log(read_log(files)).schedule).causes
+    assert "gc" in {cause.cause for cause in expected}
+    with disorder():
+        assert diagnose(map_log(read_log(files)).schedule).causes == expected
