@@ -42,8 +42,9 @@ def disorder() -> Iterator[None]:
     def distinct(
         self: pl.LazyFrame, subset: Any = None, *, keep: Any = "any", maintain_order: bool = False
     ) -> pl.LazyFrame:
-        rows = unique(shuffled(self) if keep == "any" else self, subset, keep=keep, maintain_order=maintain_order)
-        return rows if maintain_order else shuffled(rows)
+        if maintain_order:
+            return unique(self, subset, keep=keep, maintain_order=True)
+        return shuffled(unique(shuffled(self) if keep == "any" else self, subset, keep=keep))
 
     def in_order(self: pl.LazyFrame, *keys: Any, maintain_order: bool = False, **options: Any) -> pl.LazyFrame:
         return sort(self if maintain_order else shuffled(self), *keys, maintain_order=True, **options)

@@ -167,3 +167,18 @@ def test_causes_of_a_spark_application_are_the_same_in_disorder(tmp_path: Path) 
     assert "gc" in {cause.cause for cause in expected}
     with disorder():
         assert diagnose(map_log(read_log(files)).schedule).causes == expected
+
+
+def test_bytes_of_a_shuffle_are_divided_in_the_same_way_in_disorder(tmp_path: Path) -> None:
+    """What each executor sent is rounded, and what is left over goes to the last one."""
+    log = EventLog(cores=[1] * 5).job(0, 100, [0, 1], parents={1: [0]}).stage(0, 105, tasks=5)
+    for index in range(5):
+        log.task(0, index, str(index), 110, 200, run=90, wrote=(100 * (index + 1), 10))
+    log.stage_done(0, 200).stage(1, 201, tasks=5)
+    for index in range(5):
+        log.task(1, index, str(index), 210, 300, run=90, read=(501, 99, 61))
+    log.stage_done(1, 300).job_done(0, 301).end(310).write(tmp_path / "app")
+    (files,) = find_logs(tmp_path / "app")
+    expected = map_log(read_log(files)).shuffles.messages
+    with disorder():
+        assert map_log(read_log(files)).shuffles.messages.equals(expected)

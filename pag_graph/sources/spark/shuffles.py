@@ -229,7 +229,7 @@ def _from_the_last(target: pl.DataFrame, sender: pl.DataFrame) -> pl.DataFrame:
 
 def _from_each_executor(target: pl.DataFrame, senders: pl.DataFrame) -> pl.DataFrame:
     """Divide what each task read among the executors that wrote; bytes and records add up to what it read."""
-    pairs = target.join(senders, how="cross").filter(pl.col("free") <= pl.col("launch"))
+    pairs = target.join(senders, how="cross", maintain_order="left_right").filter(pl.col("free") <= pl.col("launch"))
     same_executor = pl.col("executor") == pl.col("target_executor")
     pairs = pairs.filter(pl.when(same_executor).then(pl.col("local_bytes") > 0).otherwise(pl.col("remote_bytes") > 0))
     weight = pl.when(same_executor).then(0).otherwise(pl.col("written"))
