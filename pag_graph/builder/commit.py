@@ -20,8 +20,9 @@ from pag_graph.store.contents import GROWING, SLICED, Live
 from pag_graph.store.delta import REMOVED
 from pag_graph.store.fresh import write_and_keep
 from pag_graph.store.parts import discard, write_part
+from pag_graph.store.remembered import REMEMBERED, Remembered
 from pag_graph.store.staged import staged
-from pag_graph.store.state_files import write_state
+from pag_graph.store.state_files import with_sends, write_state
 from pag_graph.store.trace_files import written_sums
 from pag_graph.store.traffic import TRAFFIC
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan
     from pag_graph.store.compaction import Swap
     from pag_graph.store.contents import About
-    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.delta import Removed, StoreInfo
     from pag_graph.store.parts import PartFile
     from pag_graph.store.retention import Removal
     from pag_graph.store.trace import Trace
@@ -252,12 +253,14 @@ def prepare(
             write_and_keep(target, name, final[name], fresh),
         )
         parts[name] = [part for part in written_parts if part is not None]
+    before = previous if keep else None
+    remembered = Remembered() if before is None else Remembered.of(before)
     state = None
     if built.saved is not None:
         saved_state = built.saved(checksums, trace.meta.complete)
         spilled = [file.name for file in saved_state.state.sends.spilled.files]
-        state = write_state(target, saved_state.content(), spilled)
-    removal = {} if not keep or previous is None or previous.removed is None else {REMOVED: previous.removed._asdict()}
+        state = write_state(target, saved_state.content(), [*spilled, *remembered.files])
+    removal = {} if before is None or before.removed is None else _of_removed(before.removed, remembered)
     run = {
         **plan.metadata(),
         **removal,
@@ -328,12 +331,18 @@ def commit_removal(base: StoreInfo, removal: Removal) -> StoreInfo:
     if base.live is not None:
         live = Live(parts=_provisional(base, LIVE_TABLES), content=base.live, base=base)
     about = _about_same_graph(base)
-    about["run"] = {**base.run, REMOVED: removal.removed._asdict()}
+    about["run"] = {**base.run, **_of_removed(removal.removed, removal.remembered)}
     about["unchanged"] = set(about["unchanged"]) - set(removal.swaps)
     parts = _provisional(base, GROWING)
     for name, swap in removal.swaps.items():
         parts[name] = [part for part in parts.get(name, ()) if part not in swap.removed]
-    return commit(base.path, parts, **about, state=base.state, live=live, swaps=removal.swaps)
+    state = with_sends(base.state, removal.remembered.files, instead=Remembered.of(base).files)
+    return commit(base.path, parts, **about, state=state, live=live, swaps=removal.swaps)
+
+
+def _of_removed(removed: Removed, remembered: Remembered) -> dict[str, Any]:
+    """Return the entries of a run that say what is gone of it, and what stays known of that."""
+    return {REMOVED: removed._asdict(), REMEMBERED: remembered._asdict()}
 
 
 def _provisional(base: StoreInfo, tables: Iterable[str]) -> dict[str, list[PartFile]]:

@@ -11,39 +11,38 @@ from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType
-from pag_graph.model.ids import POSITION_BITS
+from pag_graph.store.remembered import time_run, time_run_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_NOT_RUN = {*RESTING_TYPES, ActivityType.WAITING, ActivityType.SPINNING, ActivityType.SCHEDULING}
-"""A worker that waits for an operator, checks whether it has work or schedules it on others does not run it."""
-_RUN = [str(kind) for kind in LOCAL_TYPES if kind not in _NOT_RUN]
+    from pag_graph.store.delta import StoreInfo
 
 
-def time_in_operators(edges: pl.LazyFrame) -> dict[int, dict[int, int]]:
-    """Return how long each worker ran each operator.
+def time_in_operators(info: StoreInfo) -> dict[int, dict[int, int]]:
+    """Return how long each worker ran each operator in the whole run.
 
     Parameters
     ----------
-    edges
-        Rows of `PAG_EDGES` of the whole run.
+    info
+        A state of a store; epochs that were removed from it count as well.
 
     Returns
     -------
     dict
         Per worker that ran any, and operator: nanoseconds other than waiting, resting, spinning or scheduling.
         O(edges), of which four columns are read.
+
+    Raises
+    ------
+    StoreError
+        If a file is missing or damaged.
     """
-    ran = edges.filter(pl.col("type").is_in(_RUN), pl.col("duration_ns") > 0, pl.col("operator").is_not_null())
-    worker = pl.col("dst") // (1 << POSITION_BITS)
-    sums = ran.group_by("operator", worker=worker).agg(ns=pl.col("duration_ns").sum()).collect()
     result: dict[int, dict[int, int]] = {}
-    for worker_id, operator, ns in sums.select("worker", "operator", "ns").iter_rows():
-        result.setdefault(worker_id, {})[operator] = ns
+    for sums in (time_run(info.scan("edges")).collect(), time_run_before(info)):
+        for worker, operator, ns in sums.iter_rows():
+            ran = result.setdefault(worker, {})
+            ran[operator] = ran.get(operator, 0) + ns
     return result
 
 

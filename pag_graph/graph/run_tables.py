@@ -13,9 +13,12 @@ from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.peers import peers_of, time_in_operators
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import printable
+from pag_graph.store.remembered import Remembered
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pag_graph.store.delta import StoreInfo
 
 _LAST = 2**63 - 1
@@ -179,7 +182,7 @@ class RunTables:
         """
         if self.one_dataflow:
             return dict.fromkeys(self.workers, self.workers[0])
-        return peers_of(self.workers, time_in_operators(self.scan("edges")))
+        return peers_of(self.workers, time_in_operators(self.info))
 
     def peer_group(self, worker: int) -> list[int]:
         """Return the workers that a worker can be compared with.
@@ -200,6 +203,11 @@ class RunTables:
     def unlike(self) -> bool:
         """Whether there are workers that cannot be compared with each other."""
         return len(set(self.peers.values())) > 1
+
+    @property
+    def exchanged_before(self) -> Sequence[int]:
+        """Channels on which a worker sent data to another one in epochs that were removed, of a dataflow."""
+        return Remembered.of(self.info).exchanged
 
     @property
     def begin_ns(self) -> int:

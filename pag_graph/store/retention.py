@@ -20,6 +20,8 @@ from pag_graph.store.compaction import Swap
 from pag_graph.store.delta import Removed
 from pag_graph.store.needed import first_needed
 from pag_graph.store.parts import check_parts, discard, write_part
+from pag_graph.store.remembered import Remembered, remember
+from pag_graph.store.state_files import discard_sends
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
@@ -153,6 +155,8 @@ class Removal(NamedTuple):
     """Per table: files that go, and those with what stays of them."""
     removed: Removed
     """All that is gone then."""
+    remembered: Remembered
+    """What stays known of it."""
 
 
 def removal(info: StoreInfo, first: int) -> Removal:
@@ -184,10 +188,11 @@ def removal(info: StoreInfo, first: int) -> Removal:
     end_ns = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns"))
     all_older = pl.col("max_epoch") < first
     last_end_ns = pl.col("max_start_ns") + pl.max_horizontal("max_duration_ns", pl.lit(0))
-    cuts = _Cuts(info, first)
+    cuts, remembered, stays = _Cuts(info, first), Remembered(), ~older | (end_ns > opens_ns)
     try:
         with enough_memory(f"To remove the epochs before {first} from {info.path}"):
-            cuts.cut("edges", ~older | (end_ns > opens_ns), all_older & (last_end_ns <= opens_ns))
+            remembered = remember(info, first, ~stays)
+            cuts.cut("edges", stays, all_older & (last_end_ns <= opens_ns))
             ends = cuts.ends_of_edges()
             in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
             # Ids say nothing of time; the epochs of those few vertices do.
@@ -199,15 +204,16 @@ def removal(info: StoreInfo, first: int) -> Removal:
                 if name in info.versions:
                     cuts.cut(name, ~older, all_older)
     except BaseException:
-        _withdraw(info, cuts.swaps)
+        _withdraw(info, cuts.swaps, remembered)
         raise
-    return Removal(cuts.swaps, removed)
+    return Removal(cuts.swaps, removed, remembered)
 
 
-def _withdraw(info: StoreInfo, swaps: Mapping[str, Swap]) -> None:
+def _withdraw(info: StoreInfo, swaps: Mapping[str, Swap], remembered: Remembered) -> None:
     """Delete what was written for a removal that no commit takes."""
     for name, swap in swaps.items():
         discard(info.path, name, swap.added)
+    discard_sends(info.path, remembered.files)
 
 
 class _Begun(NamedTuple):
@@ -270,7 +276,7 @@ class Retention:
         gone = begun.work.result()
         if begun.holds(gone, info):
             return gone
-        _withdraw(info, gone.swaps)
+        _withdraw(info, gone.swaps, gone.remembered)
         return removal(info, begun.first)
 
     def give_up(self) -> None:
@@ -280,7 +286,8 @@ class Retention:
         if begun is not None:
             # What could not be written has been removed.
             with suppress(PagGraphError):
-                _withdraw(begun.base, begun.work.result().swaps)
+                gone = begun.work.result()
+                _withdraw(begun.base, gone.swaps, gone.remembered)
 
 
 class _Cuts:

@@ -1,7 +1,8 @@
 """Where a build stood when it was committed: one file per commit, beside the table `epochs`, which pins it.
 
-Sends that nobody has read for long stand in files of their own, which the commits name that still wait for readers. All
-of them are written once and never changed; `pag vacuum` removes them with the last commit that names them.
+Sends that nobody has read for long stand in files of their own, which the commits name that still wait for readers. So
+does what stays known of removed epochs (`pag_graph.store.remembered`). All of them are written once and never changed;
+`pag vacuum` removes them with the last commit that names them.
 """
 
 from __future__ import annotations
@@ -58,6 +59,49 @@ def write_state(store: Path, content: bytes, sends: Sequence[str] = ()) -> dict[
     return {"file": name, "size": len(content)} | ({"sends": list(sends)} if sends else {})
 
 
+def with_sends(pin: Mapping[str, Any] | None, more: Sequence[str], *, instead: Sequence[str]) -> dict[str, Any] | None:
+    """Let a commit name other files beside a state.
+
+    Parameters
+    ----------
+    pin
+        As from `write_state`.
+    more
+        Names of files, as from `write_sends`.
+    instead
+        Names of those that it no longer needs.
+
+    Returns
+    -------
+    dict or None
+        What the commit says; None where it keeps no state.
+    """
+    if pin is None:
+        return None
+    sends = [name for name in pin.get("sends", ()) if name not in instead]
+    return {key: value for key, value in {**pin, "sends": [*sends, *more]}.items() if value or key != "sends"}
+
+
+def discard_sends(store: Path, names: Sequence[str]) -> None:
+    """Delete files that no commit names.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    names
+        As from `write_sends`.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    for name in names:
+        with refusals(store / _TABLE / name, "", StoreError):
+            (store / _TABLE / name).unlink(missing_ok=True)
+
+
 def files_of_state(pin: Mapping[str, Any] | None) -> list[str]:
     """Return the names of the files from which an append goes on.
 
@@ -89,7 +133,7 @@ def state_to_disk(store: Path, pin: Mapping[str, Any] | None) -> None:
 
 
 def write_sends(store: Path, sends: pa.Table) -> str:
-    """Write sends that nobody has read.
+    """Write sends that nobody has read, or what stays known of removed epochs.
 
     Parameters
     ----------

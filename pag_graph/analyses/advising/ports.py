@@ -266,7 +266,7 @@ def read_traffic(run: Run, window: Window) -> Traffic:
     counts = shown.group_by("channel", "to_worker").agg(pl.col("records").sum(), lost=pl.col("records").is_null().any())
     records = {(row["channel"], row["to_worker"]): row["records"] for row in counts.to_dicts() if not row["lost"]}
     return Traffic(
-        exchanged=frozenset(remote["channel"].to_list()),
+        exchanged=frozenset(remote["channel"].to_list()).union(run.exchanged_before),
         records=records,
         known=True,
         uncounted=frozenset(counts.filter("lost")["channel"].to_list()),

@@ -61,7 +61,7 @@ def test_waiting_and_scheduling_is_not_running(tmp_path: Path) -> None:
     ).write(tmp_path / "trace")
     api.build(tmp_path / "trace", tmp_path / "store", engine="local")
     run = api.open(tmp_path / "store").run
-    assert time_in_operators(run.scan("edges")) == {0: {2: 10}, 1: {1: 10}}
+    assert time_in_operators(run.info) == {0: {2: 10}, 1: {1: 10}}
     assert (run.peers, run.unlike, run.peer_group(1)) == ({0: 0, 1: 1}, True, [1])
 
 

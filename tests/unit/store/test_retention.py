@@ -21,6 +21,7 @@ from pag_graph.builder.follow import Follower
 from pag_graph.engines.following import Following, Until
 from pag_graph.errors import InvalidParameterError, StoreError, UnsupportedPlanError
 from pag_graph.graph.run import Run
+from pag_graph.model.enums import RuleSet
 from pag_graph.store import compaction, retention
 from pag_graph.store.check import check_store
 from pag_graph.store.compaction import Compaction
@@ -31,6 +32,7 @@ from pag_graph.store.needed import EpochsNeeded, first_needed
 from pag_graph.store.parts import check_parts
 from pag_graph.store.retention import Keep, Retention, removal
 from pag_graph.store.tail import Tail
+from pag_graph.testing.traces import draw
 from tests.support.growing import GrowingTrace, late_reads, rounds
 
 if TYPE_CHECKING:
@@ -310,6 +312,45 @@ def test_removed_epochs_that_workers_left_late_count_in_the_windows_that_stay(tm
         path = critical_path(View(run=kept, windows=[window]))
         assert path.length_ns == window.span_ns
         assert path.steps == critical_path(View(run=whole, windows=whole.windows([window.epoch or 0]))).steps
+
+
+def test_which_channels_exchange_data_is_said_by_the_whole_run(tmp_path: Path) -> None:
+    Following(samples.path("bfs"), tmp_path / "kept", keep=Keep(epochs=2)).run()
+    api.build(samples.path("bfs"), tmp_path / "whole", engine="local")
+    kept, whole = (api.open(tmp_path / name) for name in ("kept", "whole"))
+    assert kept.run.info.removed is not None
+    rows_of_whole = whole.each("advise-ports").to_pylist()
+    stay = set(kept.run.epochs["epoch"])
+    assert kept.each("advise-ports").to_pylist() == [row for row in rows_of_whole if row["epoch"] in stay]
+
+
+def taking_turns(count: int) -> SmallTrace:
+    """Two workers that ran both operators in the first rounds, and one each since; a third one does something else."""
+    logs: list[list[str]] = [[], [], []]
+    for number in range(count):
+        t = 20 * number
+        for worker, log in enumerate(logs):
+            operator = 3 if worker == 2 else 1 + (worker + (number < 2) * number) % 2
+            log.append(f"{t} start {operator} =processing *{5 + worker * number} | {t + 5 + worker} stop {operator}")
+            log.append(f"{t + 5 + worker} start 4 =idle | {t + 20} stop 4 | {t + 20} end")
+    return draw(*(" | ".join(log) for log in logs), rules=RuleSet.STATED)
+
+
+@pytest.mark.parametrize("restart", [0, 3])
+def test_who_can_be_compared_is_said_by_the_whole_run(tmp_path: Path, restart: int) -> None:
+    kept = follow(taking_turns(12), tmp_path, Keep(epochs=2), tidy=True, restart=restart)
+    api.build(tmp_path / "trace", tmp_path / "whole", engine="local")
+    of_kept, of_whole = api.open(tmp_path / "store"), api.open(tmp_path / "whole")
+    assert kept.removed is not None
+    assert of_kept.run.peers == of_whole.run.peers == {0: 0, 1: 0, 2: 2}
+    for name in ("skew", "stragglers"):
+        table = of_whole.each(name).to_pylist()
+        assert of_kept.each(name).to_pylist() == [row for row in table if row["epoch"] > kept.removed.last_epoch], name
+    assert not check_store(kept).damaged
+    # Of what was remembered before nothing is left, and the last of it stays.
+    vacuum(tmp_path / "store", forget=True)
+    assert api.open(tmp_path / "store").run.peers == of_whole.run.peers
+    assert len([*(tmp_path / "store" / "epochs").glob("sends-*")]) == 1
 
 
 def test_a_store_that_is_kept_small_stays_small(tmp_path: Path) -> None:

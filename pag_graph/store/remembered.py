@@ -1,0 +1,137 @@
+"""What stays known of removed epochs: facts of the whole run that answers about the other epochs need.
+
+Which channels exchange data, and which workers run the same operators, is said by all of a run. A removal adds what
+goes to what was known before: a few numbers in the commit of a dataflow, and a file where the source states what
+workers do, as it may name a new operator in every epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, RuleSet
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.store.state_files import read_sends, write_sends
+from pag_graph.store.traffic import TRAFFIC
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.store.delta import StoreInfo
+
+REMEMBERED = "remembered"
+"""Entry of a run that says what is known of its removed epochs."""
+_NOT_RUN = {*RESTING_TYPES, ActivityType.WAITING, ActivityType.SPINNING, ActivityType.SCHEDULING}
+"""A worker that waits for an operator, checks whether it has work or schedules it on others does not run it."""
+_RUN = [str(kind) for kind in LOCAL_TYPES if kind not in _NOT_RUN]
+
+
+class Remembered(NamedTuple):
+    """What is known of removed epochs."""
+
+    exchanged: Sequence[int] = ()
+    """Channels of a dataflow on which a worker sent data to another one, ascending."""
+    ran: str | None = None
+    """Where the source states what workers do: the file that says how long each ran each operator."""
+
+    @classmethod
+    def of(cls, info: StoreInfo) -> Remembered:
+        """Return what is known of the epochs that were removed from a store.
+
+        Parameters
+        ----------
+        info
+            A state of the store.
+
+        Returns
+        -------
+        Remembered
+            Nothing where all epochs are there, or a release removed them that did not remember.
+        """
+        return cls(**info.run.get(REMEMBERED, {}))
+
+    @property
+    def files(self) -> list[str]:
+        """Names of files beside those of the state from which a build goes on."""
+        return [] if self.ran is None else [self.ran]
+
+
+def remember(info: StoreInfo, first: int, gone: pl.Expr) -> Remembered:
+    """Add what is about to be removed to what is known.
+
+    Parameters
+    ----------
+    info
+        A state of a store.
+    first
+        The first epoch that stays.
+    gone
+        Which rows of `PAG_EDGES` go.
+
+    Returns
+    -------
+    Remembered
+        O(what goes), of which a few columns are read: of a dataflow those of `traffic`, else those of `edges`.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged, or the file system refuses.
+    """
+    before, older = Remembered.of(info), pl.col("min_epoch") < first
+    if info.run["rules"] == str(RuleSet.STATED):
+        sums = [time_run(info.scan("edges", older).filter(gone)).collect(), time_run_before(info)]
+        return Remembered(ran=write_sends(info.path, pl.concat(sums).group_by("worker", "operator").sum().to_arrow()))
+    if TRAFFIC not in info.versions:
+        return before
+    data = pl.col("type") == str(ActivityType.DATA_MESSAGE)
+    sent = info.scan(TRAFFIC, older).filter(data, pl.col("epoch") < first, pl.col("from_worker") != pl.col("to_worker"))
+    channels = sent.select("channel").drop_nulls().unique().collect()["channel"]
+    return Remembered(exchanged=sorted({*before.exchanged, *channels}))
+
+
+def time_run(edges: pl.LazyFrame) -> pl.LazyFrame:
+    """Sum how long workers ran operators.
+
+    Parameters
+    ----------
+    edges
+        Rows of `PAG_EDGES`.
+
+    Returns
+    -------
+    LazyFrame
+        One row per ``worker`` and ``operator`` that it ran, with ``ns`` other than waiting, resting, spinning or
+        scheduling. O(edges), of which four columns are read.
+    """
+    ran = edges.filter(pl.col("type").is_in(_RUN), pl.col("duration_ns") > 0, pl.col("operator").is_not_null())
+    worker = pl.col("dst") // (1 << POSITION_BITS)
+    return (
+        ran.group_by("operator", worker=worker).agg(ns=pl.col("duration_ns").sum()).select("worker", "operator", "ns")
+    )
+
+
+def time_run_before(info: StoreInfo) -> pl.DataFrame:
+    """Return how long workers ran operators in what was removed.
+
+    Parameters
+    ----------
+    info
+        A state of a store.
+
+    Returns
+    -------
+    DataFrame
+        As `time_run`; without rows where nobody knows.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or damaged.
+    """
+    ran = Remembered.of(info).ran
+    if ran is None:
+        return pl.DataFrame(schema={"worker": pl.Int64, "operator": pl.Int64, "ns": pl.Int64})
+    return pl.DataFrame(pl.from_arrow(read_sends(info.path, ran)))
