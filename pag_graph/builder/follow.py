@@ -17,6 +17,7 @@ from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
 from pag_graph.builder.frontier import SETTLE_NS, answered, closed_for_good
+from pag_graph.builder.nesting import nesting
 from pag_graph.builder.ongoing import ongoing
 from pag_graph.builder.pending import ClosedEpoch, PendingCommit
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
@@ -148,7 +149,7 @@ class Follower:
         self._rules, self._parameters = rules, parameters or RuleParameters()
         self._derive = derive
         self._compaction = Compaction(target)
-        self._retention = Retention(self._compaction)
+        self._retention = Retention(self._compaction, nesting)
         self._kept: StoreInfo | None = None
         self._previous = replaced
         self._run: Mapping[str, Any] | None = None

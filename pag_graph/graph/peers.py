@@ -11,7 +11,9 @@ from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from pag_graph.store.remembered import time_run, time_run_before
+import polars as pl
+
+from pag_graph.store.remembered import ran_before, time_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +41,8 @@ def time_in_operators(info: StoreInfo) -> dict[int, dict[int, int]]:
         If a file is missing or damaged.
     """
     result: dict[int, dict[int, int]] = {}
-    for sums in (time_run(info.scan("edges")).collect(), time_run_before(info)):
+    before = ran_before(info).filter(pl.col("ns") > 0).select("worker", "operator", "ns")
+    for sums in (time_run(info.scan("edges")).collect(), before):
         for worker, operator, ns in sums.iter_rows():
             ran = result.setdefault(worker, {})
             ran[operator] = ran.get(operator, 0) + ns

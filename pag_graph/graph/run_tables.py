@@ -13,7 +13,7 @@ from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.peers import peers_of, time_in_operators
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import printable
-from pag_graph.store.remembered import Remembered
+from pag_graph.store.remembered import Remembered, ran_before
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
@@ -208,6 +208,11 @@ class RunTables:
     def exchanged_before(self) -> Sequence[int]:
         """Channels on which a worker sent data to another one in epochs that were removed, of a dataflow."""
         return Remembered.of(self.info).exchanged
+
+    @property
+    def outermost_before(self) -> frozenset[int]:
+        """Operators that were started with nothing around in epochs that were removed, where the source states that."""
+        return frozenset(ran_before(self.info).filter("outermost")["operator"])
 
     @property
     def begin_ns(self) -> int:

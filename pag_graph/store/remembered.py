@@ -28,13 +28,27 @@ _NOT_RUN = {*RESTING_TYPES, ActivityType.WAITING, ActivityType.SPINNING, Activit
 _RUN = [str(kind) for kind in LOCAL_TYPES if kind not in _NOT_RUN]
 
 
+RAN = {"worker": pl.Int64, "operator": pl.Int64, "ns": pl.Int64, "outermost": pl.Boolean}
+"""One row per worker and operator that it ran or started: how long it ran it, other than waiting, resting, spinning or
+scheduling; and whether it ever started it with nothing around. The operator is -1 where there is none."""
+
+
+class Nesting(NamedTuple):
+    """How activities nest of which some go."""
+
+    stay: pl.DataFrame
+    """Vertices that say what workers are inside of when the first window opens that stays: ``id`` and ``epoch``."""
+    outermost: pl.DataFrame
+    """``worker`` and ``operator`` of activities that began in what goes with nothing around."""
+
+
 class Remembered(NamedTuple):
     """What is known of removed epochs."""
 
     exchanged: Sequence[int] = ()
     """Channels of a dataflow on which a worker sent data to another one, ascending."""
     ran: str | None = None
-    """Where the source states what workers do: the file that says how long each ran each operator."""
+    """Where the source states what workers do: the file that says how long each ran each operator (`RAN`)."""
 
     @classmethod
     def of(cls, info: StoreInfo) -> Remembered:
@@ -58,7 +72,7 @@ class Remembered(NamedTuple):
         return [] if self.ran is None else [self.ran]
 
 
-def remember(info: StoreInfo, first: int, gone: pl.Expr) -> Remembered:
+def remember(info: StoreInfo, first: int, gone: pl.Expr, nesting: Nesting | None = None) -> Remembered:
     """Add what is about to be removed to what is known.
 
     Parameters
@@ -69,6 +83,8 @@ def remember(info: StoreInfo, first: int, gone: pl.Expr) -> Remembered:
         The first epoch that stays.
     gone
         Which rows of `PAG_EDGES` go.
+    nesting
+        How activities nest that go, where the source states them.
 
     Returns
     -------
@@ -82,8 +98,11 @@ def remember(info: StoreInfo, first: int, gone: pl.Expr) -> Remembered:
     """
     before, older = Remembered.of(info), pl.col("min_epoch") < first
     if info.run["rules"] == str(RuleSet.STATED):
-        sums = [time_run(info.scan("edges", older).filter(gone)).collect(), time_run_before(info)]
-        return Remembered(ran=write_sends(info.path, pl.concat(sums).group_by("worker", "operator").sum().to_arrow()))
+        rows = [time_run(info.scan("edges", older).filter(gone)).collect(), ran_before(info)]
+        rows += [] if nesting is None else [nesting.outermost.with_columns(outermost=pl.lit(value=True))]
+        known = pl.concat([pl.DataFrame(schema=RAN), *rows], how="diagonal").group_by("worker", "operator")
+        ran = known.agg(pl.col("ns").sum(), pl.col("outermost").any()).sort("worker", "operator")
+        return Remembered(ran=write_sends(info.path, ran.to_arrow()))
     if TRAFFIC not in info.versions:
         return before
     data = pl.col("type") == str(ActivityType.DATA_MESSAGE)
@@ -113,8 +132,8 @@ def time_run(edges: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def time_run_before(info: StoreInfo) -> pl.DataFrame:
-    """Return how long workers ran operators in what was removed.
+def ran_before(info: StoreInfo) -> pl.DataFrame:
+    """Return what workers ran in what was removed, where the source states that.
 
     Parameters
     ----------
@@ -124,7 +143,7 @@ def time_run_before(info: StoreInfo) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        As `time_run`; without rows where nobody knows.
+        Rows of `RAN`; none where nobody knows.
 
     Raises
     ------
@@ -132,6 +151,4 @@ def time_run_before(info: StoreInfo) -> pl.DataFrame:
         If the file is missing or damaged.
     """
     ran = Remembered.of(info).ran
-    if ran is None:
-        return pl.DataFrame(schema={"worker": pl.Int64, "operator": pl.Int64, "ns": pl.Int64})
-    return pl.DataFrame(pl.from_arrow(read_sends(info.path, ran)))
+    return pl.DataFrame(schema=RAN) if ran is None else pl.DataFrame(pl.from_arrow(read_sends(info.path, ran)))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError, PagGraphError
+from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import count_of, nanoseconds
 from pag_graph.store.capacity import enough_memory
 from pag_graph.store.compaction import Swap
@@ -25,12 +26,16 @@ from pag_graph.store.state_files import discard_sends
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from pag_graph.store.compaction import Compaction
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
+    from pag_graph.store.remembered import Nesting
+
+    Nests = Callable[[StoreInfo, int, int], Nesting]
+    """Says, of a state, the first epoch that stays and when its window opens, how activities nest that go."""
 
 _SLACK = 4
 """A part of what is kept may be there beside it before anything is removed: one such part."""
@@ -159,7 +164,7 @@ class Removal(NamedTuple):
     """What stays known of it."""
 
 
-def removal(info: StoreInfo, first: int) -> Removal:
+def removal(info: StoreInfo, first: int, nests: Nests | None = None) -> Removal:
     """Write what stays of files that hold older rows.
 
     Parameters
@@ -168,12 +173,15 @@ def removal(info: StoreInfo, first: int) -> Removal:
         The latest state of a store.
     first
         The first epoch that stays.
+    nests
+        Says how activities nest, where the source states them.
 
     Returns
     -------
     Removal
         What stays are rows that carry `first` or a later epoch; edges that end, or begin, after the instant at which
-        the window of `first` opens; vertices after it, and those at which such edges begin or end; findings and alerts.
+        the window of `first` opens; vertices after it, those at which such edges begin or end, and those that say which
+        stated activities are open there; findings and alerts.
 
     Raises
     ------
@@ -191,9 +199,10 @@ def removal(info: StoreInfo, first: int) -> Removal:
     cuts, remembered, stays = _Cuts(info, first), Remembered(), ~older | (end_ns > opens_ns)
     try:
         with enough_memory(f"To remove the epochs before {first} from {info.path}"):
-            remembered = remember(info, first, ~stays)
+            nesting = nests(info, first, opens_ns) if nests and info.run["rules"] == str(RuleSet.STATED) else None
+            remembered = remember(info, first, ~stays, nesting)
             cuts.cut("edges", stays, all_older & (last_end_ns <= opens_ns))
-            ends = cuts.ends_of_edges()
+            ends = pl.concat([cuts.ends_of_edges(), *([] if nesting is None else [nesting.stay])])
             in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
             # Ids say nothing of time; the epochs of those few vertices do.
             epochs = pl.lit(ends["epoch"].sort())
@@ -236,10 +245,12 @@ class Retention:
     ----------
     compaction
         Joins files of this store. Nothing is joined from when a removal is due until it is over, for it may go.
+    nests
+        As for `removal`.
     """
 
-    def __init__(self, compaction: Compaction) -> None:
-        self._compaction = compaction
+    def __init__(self, compaction: Compaction, nests: Nests | None = None) -> None:
+        self._compaction, self._nests = compaction, nests
         self._begun: _Begun | None = None
 
     def ready(self, info: StoreInfo, keep: Keep, *, exactly: bool = False) -> Removal | None:
@@ -263,10 +274,10 @@ class Retention:
             self.give_up()
             self._compaction.give_up()
             first = keep.first(info, exactly=True)
-            return None if first is None else removal(info, first)
+            return None if first is None else removal(info, first, self._nests)
         if self._begun is None:
             if (first := keep.first(info)) is not None:
-                work = self._compaction.instead(partial(removal, info, first))
+                work = self._compaction.instead(partial(removal, info, first, self._nests))
                 self._begun = None if work is None else _Begun(info, first, work)
             return None
         if not self._begun.work.done():
@@ -277,7 +288,7 @@ class Retention:
         if begun.holds(gone, info):
             return gone
         _withdraw(info, gone.swaps, gone.remembered)
-        return removal(info, begun.first)
+        return removal(info, begun.first, self._nests)
 
     def give_up(self) -> None:
         """Wait for what is being written, and remove it: no commit takes it."""

@@ -144,12 +144,14 @@ class Stacks:
     """Per stack: the one below, or `NOTHING`."""
     stack_of: I64
     """Per start: the stack that it makes."""
+    outermost_before: frozenset[int]
+    """Operators that were open with nothing around them in epochs that were removed."""
 
     @cached_property
     def outermost(self) -> frozenset[int]:
         """Operators that are ever open with nothing around them: sources."""
         pairs = zip(self.operator, self.parent, strict=True)
-        return frozenset(operator for operator, parent in pairs if parent == NOTHING)
+        return self.outermost_before.union(operator for operator, parent in pairs if parent == NOTHING)
 
     @cached_property
     def spent(self) -> list[tuple[int, int, int]]:
@@ -238,4 +240,5 @@ def stacks(snapshot: Snapshot, work: ThreadWork) -> Stacks:
         operator=operator,
         parent=parent,
         stack_of=stack_of,
+        outermost_before=snapshot.run.outermost_before,
     )

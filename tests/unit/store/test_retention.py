@@ -100,11 +100,11 @@ def test_a_follower_commits_while_files_are_written(tmp_path: Path, monkeypatch:
             news.notify_all()
         return info, closed
 
-    def written(info: StoreInfo, first: int) -> Removal:
+    def written(info: StoreInfo, first: int, *more: Any) -> Removal:
         if current_thread() is not main_thread():
             with news:
                 seen.append(news.wait_for(lambda: newest[0] > info.versions["epochs"], 20))
-        return removal(info, first)
+        return removal(info, first, *more)
 
     monkeypatch.setattr(Follower, "commit", committed)
     monkeypatch.setattr(retention, "removal", written)
@@ -351,6 +351,39 @@ def test_who_can_be_compared_is_said_by_the_whole_run(tmp_path: Path, restart: i
     vacuum(tmp_path / "store", forget=True)
     assert api.open(tmp_path / "store").run.peers == of_whole.run.peers
     assert len([*(tmp_path / "store" / "epochs").glob("sends-*")]) == 1
+
+
+def nested_over_rounds(count: int) -> SmallTrace:
+    """Activities that nest, over ends of rounds as well, or all the time; one is outermost in the first round only."""
+    log = ["0 start 2 =processing | 10 stop 2"]
+    for number in range(count):
+        t = 20 * number
+        if number % 5 == 0:
+            log.append(
+                f"{t + 10} stop 4 | " * (number > 0) + f"{t + 10} start 1 =processing | {t + 11} start 3 =processing"
+            )
+        log.append(f"{t + 12} start 2 =processing | {t + 15} stop 2 | {t + 15} start 1 =io | {t + 17} stop 1")
+        if number % 5 == 4:
+            log.append(f"{t + 18} stop 3 | {t + 19} stop 1 | {t + 19} start 4 =idle")
+        log.append(f"{t + 20} end")
+    rests = "0 start 5 =processing | 0 start 4 =idle"
+    for number in range(1, count + 1):
+        rests += f" | {20 * number} end | {20 * number} stop 4" + f" | {20 * number} start 4 =idle" * (number < count)
+    return draw(" | ".join(log), f"{rests} | {20 * count} stop 5", rules=RuleSet.STATED)
+
+
+@pytest.mark.parametrize(("epochs", "restart"), [(1, 0), (2, 0), (3, 6), (4, 8)])
+def test_activities_that_began_in_removed_epochs_still_lie_around_others(
+    tmp_path: Path, epochs: int, restart: int
+) -> None:
+    kept = follow(nested_over_rounds(18), tmp_path, Keep(epochs=epochs), tidy=True, restart=restart)
+    api.build(tmp_path / "trace", tmp_path / "whole", engine="local")
+    assert kept.removed is not None
+    table = api.open(tmp_path / "whole").each("advise-ports").to_pylist()
+    of_kept = api.open(tmp_path / "store").each("advise-ports").to_pylist()
+    assert of_kept == [row for row in table if row["epoch"] > kept.removed.last_epoch]
+    # Of what went no more stays than lies around them, and what the edges show that the window cuts.
+    assert len([row for row in rows(kept, "vertices") if row["epoch"] <= kept.removed.last_epoch]) < 10
 
 
 def test_a_store_that_is_kept_small_stays_small(tmp_path: Path) -> None:
