@@ -202,7 +202,7 @@ class Run(RunTables):
             epoch=row["epoch"],
             role=EpochRole(row["role"]),
             end_vertex=row["end_vertex"],
-            follows=row["epoch"] != self.epochs["epoch"][0] or self.begin_ns > 0,
+            follows=row["epoch"] != self.epochs["epoch"][0] or self.info.removed is not None,
             alone=self._one_round,
         )
 
@@ -245,7 +245,8 @@ class Run(RunTables):
         rows = self.epochs[numbers]
         lowest = self._lowest_epochs(rows["start_ns"].to_numpy()).tolist()
         columns = (rows[name].to_list() for name in ("start_ns", "end_ns", "epoch", "role", "end_vertex"))
-        goes_on, roles = self.begin_ns > 0, {str(role): role for role in EpochRole}
+        # What was removed may have had no length.
+        goes_on, roles = self.info.removed is not None, {str(role): role for role in EpochRole}
         return [
             Window(
                 start_ns=start_ns,

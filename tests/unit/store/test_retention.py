@@ -386,6 +386,19 @@ def test_activities_that_began_in_removed_epochs_still_lie_around_others(
     assert len([row for row in rows(kept, "vertices") if row["epoch"] <= kept.removed.last_epoch]) < 10
 
 
+def test_the_origin_goes_with_a_first_round_that_has_no_length(tmp_path: Path) -> None:
+    later = " | ".join(f"{10 * number} send 3>1 #{number} | {10 * number + 5} end" for number in range(1, 5))
+    reads = " | ".join(f"{10 * number + 3} recv 3<0 #{number} | {10 * number + 9} end" for number in range(5))
+    kept = follow(draw(f"0 end | 0 send 3>1 #0 | 5 end | {later}", reads), tmp_path, Keep(epochs=4))
+    api.build(tmp_path / "trace", tmp_path / "whole", engine="local")
+    assert kept.removed == (1, 0, 0)
+    of_kept, of_whole = api.open(tmp_path / "store"), api.open(tmp_path / "whole")
+    for name in ("traffic", "matrix", "participation", "metrics"):
+        table = of_whole.each(name).to_pylist()
+        assert of_kept.each(name).to_pylist() == [row for row in table if row["epoch"] > 0], name
+        assert of_kept.analyse(name, epoch=1) == of_whole.analyse(name, epoch=1), name
+
+
 def test_a_store_that_is_kept_small_stays_small(tmp_path: Path) -> None:
     sizes: dict[int, tuple[int, int]] = {}
     for count in (24, 160) if PROVE else (24, 70):
