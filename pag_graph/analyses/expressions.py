@@ -270,3 +270,21 @@ def rounds(run: Run) -> pl.DataFrame:
     """
     of_rounds = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
     return of_rounds if of_rounds.height else run.epochs
+
+
+def certain_rounds(run: Run) -> pl.DataFrame:
+    """Return the epochs that are rounds whatever comes later.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+
+    Returns
+    -------
+    DataFrame
+        As `rounds`; none where there is no round yet, while the log goes on: one may follow.
+    """
+    known_rounds = rounds(run)
+    is_certain = run.complete or (known_rounds["role"] == str(EpochRole.ROUND)).any()
+    return known_rounds if is_certain else known_rounds.clear()

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.definition import Chart, RunAnalysis, Standing
-from pag_graph.analyses.expressions import END, IS_MESSAGE, rounds, worker_of
+from pag_graph.analyses.expressions import END, IS_MESSAGE, certain_rounds, worker_of
 from pag_graph.analyses.observations import KEY, NAMES, SEEN, limits_given, numbered, round_observations, shape
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.membership import labels, members, places, rows_of
@@ -128,9 +128,13 @@ def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -
     A learned limit comes from the largest value in each of the latest earlier epochs. It is the median of these plus
     `deviations` times 1.4826 MAD, and at least `tolerance` of the median and `least_ns` above the median. There is one
     limit for every pair of workers, type and channel, for every type, operator and worker, for every worker, and for
-    the epochs themselves. The startup and the shutdown are no rounds, and are not looked at. O(edges).
+    the epochs themselves. The startup and the shutdown are no rounds, and are not looked at, unless the log has ended
+    without any round. O(edges).
     """
-    rows, _ = violations(run, parameters, parts=parts, windows=rounds(run), sends=progress_sends(run))
+    windows = certain_rounds(run)
+    if not windows.height:
+        return INVARIANTS.empty_table()
+    rows, _ = violations(run, parameters, parts=parts, windows=windows, sends=progress_sends(run))
     return listed(rows)
 
 

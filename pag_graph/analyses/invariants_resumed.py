@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.analyses.definition import Resumed
-from pag_graph.analyses.expressions import rounds, worker_of
+from pag_graph.analyses.expressions import certain_rounds, worker_of
 from pag_graph.analyses.invariants import ANALYSIS, listed, progress_sends, violations
 from pag_graph.analyses.observations import KEY, SEEN
 from pag_graph.analyses.runner import with_epochs
@@ -68,15 +68,15 @@ def resume(
         gaps were still open, and all where what is remembered does not go back so far.
     """
     run_until = run.until(last)
-    known_rounds = rounds(run_until)
+    known_rounds = certain_rounds(run_until)
     begin = memory.filter(pl.col("part") == FROM).to_dicts()
     since = min(since, int(begin[0]["value"])) if begin else since
-    # The startup counts as a round only as long as it is alone.
+    # The startup counts as a round if it is alone when the log ends.
     anew = not begin or begin[0]["key"] == "alone" or since < begin[0]["epoch"]
     if anew or not known_rounds.height:
         since, memory = -(2**63), pl.DataFrame(schema=_SCHEMA)
         warm.clear()
-        run, run_until, known_rounds = run.whole, run.whole.until(last), rounds(run.whole.until(last))
+        run, run_until, known_rounds = run.whole, run.whole.until(last), certain_rounds(run.whole.until(last))
     first_sent = first_label(run, since)
     observed = (warm[_OBSERVED] if warm else _observed(memory)).filter(pl.col("epoch") < since)
     sent = (warm[_SENT] if warm else _sent(memory)).filter(pl.col("src_epoch") < first_sent)

@@ -17,7 +17,7 @@ from pag_graph.model.live_tables import LIVE_TABLES
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.store.commit import commit
 from pag_graph.store.contents import GROWING, SLICED, Live
-from pag_graph.store.delta import REMOVED
+from pag_graph.store.delta import COMPLETE, REMOVED
 from pag_graph.store.fresh import write_and_keep
 from pag_graph.store.parts import discard, write_part
 from pag_graph.store.remembered import REMEMBERED, Remembered
@@ -267,6 +267,7 @@ def prepare(
         "last_closed_epoch": built.last_closed,
         "last_answered_epoch": built.last_answered,
         "closed_fingerprint": built.fingerprint,
+        COMPLETE: trace.meta.complete,
     }
     about: About = {
         "run": {**run, FOLLOWED: True} if followed else run,

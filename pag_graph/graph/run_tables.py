@@ -13,6 +13,7 @@ from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.peers import peers_of, time_in_operators
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import printable
+from pag_graph.store.delta import COMPLETE
 from pag_graph.store.remembered import Remembered, ran_before
 from pag_graph.store.traffic import TRAFFIC
 
@@ -203,6 +204,11 @@ class RunTables:
     def unlike(self) -> bool:
         """Whether there are workers that cannot be compared with each other."""
         return len(set(self.peers.values())) > 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether the log had ended; of earlier releases, which did not say, it is taken for granted."""
+        return bool(self.info.run.get(COMPLETE, True))
 
     @property
     def exchanged_before(self) -> Sequence[int]:

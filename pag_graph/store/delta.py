@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 LIVE = "_live"
 """Folder of what a follower keeps beside the tables."""
+COMPLETE = "complete"
+"""Entry of a run that says whether its log had ended; earlier releases did not say."""
 REMOVED = "removed"
 """Entry of a run that says what is gone of it."""
 STAGING = "_staging-"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,11 +14,14 @@ import pag_graph
 from pag_graph import api
 from pag_graph.analyses.standing import Query
 from pag_graph.api.standing import standings
+from pag_graph.engines.following import Following, Until
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph.run import Run
 from pag_graph.motif.alerts import BUILT_IN, Rule, read_rules
 from pag_graph.store.delta import open_store
+from pag_graph.testing.traces import draw
 from tests.support.compare import committed, differences
+from tests.support.growing import GrowingTrace, rounds
 from tests.support.skewed_rounds import SLOW, portions, skewed_rounds
 from tests.support.standing_sums import check_sums
 
@@ -102,6 +106,47 @@ def test_alerts_are_what_the_answers_say(store: Path, rule: Rule) -> None:
     found = sorted((row["event"], row["subject"], row["first_epoch"], row["epoch"]) for row in rows)
     assert found == expected(store, rule)
     assert len({(row["id"], row["event"]) for row in rows}) == len(rows) > 0
+
+
+@pytest.mark.parametrize("rounds_at", [(1, 3), (1, 2, 3)])
+@pytest.mark.parametrize("shown", [True, False])
+def test_no_alert_is_about_a_startup_that_rounds_may_follow(
+    tmp_path: Path, rounds_at: Sequence[int], *, shown: bool
+) -> None:
+    late = Rule(name="late", query="invariants:epoch-max-ns=5:learn=false", where="row.invariant = 'epoch_max'")
+    growing, store = GrowingTrace(rounds(4), tmp_path / "trace"), tmp_path / "store"
+    derive, stop = standings((), [late]), Event()
+    if not shown:
+        stop.set()
+    for epoch in rounds_at:
+        growing.write_until(epoch)
+        if epoch == rounds_at[-1]:
+            growing.finish()
+        Following(growing.path, store, commit_every_s=0, until=Until(idle_s=0.0), derive=derive, stop=stop).run()
+        if (store / "epochs").exists():
+            check_sums(store, (late.query,))
+    api.build(tmp_path / "trace", tmp_path / "whole", engine="local", alerts=[late])
+    events = [[(row["event"], row["epoch"]) for row in events_of(at, "late")] for at in (store, tmp_path / "whole")]
+    assert events[0] == events[1] == [("opened", 1)]
+
+
+def test_a_startup_that_is_alone_is_looked_at_in_the_end(tmp_path: Path) -> None:
+    late = Rule(name="late", query="invariants:epoch-max-ns=5:learn=false", where="row.invariant = 'epoch_max'")
+    log = "0 park | 6 unpark | 9 end | 12 start 1 | 14 stop 1 | 16 park | 20 unpark | 21 start 1 | 22 stop 1"
+    growing, store = GrowingTrace(draw(log, log), tmp_path / "trace"), tmp_path / "store"
+    for rows in (7, 9):
+        for worker in (0, 1):
+            growing.write(worker, rows)
+        if rows == 9:
+            growing.finish()
+        Following(growing.path, store, until=Until(idle_s=0.0), derive=standings((), [late])).run()
+        check_sums(store, (late.query,))
+        assert open_store(store).closed_epochs == 1
+        violations = api.open(store).invariants(epoch_max_ns=5, learn=False).to_pylist()
+        found = [(row["event"], row["epoch"]) for row in events_of(store, "late")]
+        # What comes after it is a shutdown, and no round.
+        epochs = [row["epoch"] for row in violations if row["invariant"] == "epoch_max"]
+        assert (epochs, found) == (([0, 1], [("opened", 0)]) if rows == 9 else ([], []))
 
 
 def test_a_rule_that_comes_later_looks_back(store: Path, tmp_path: Path) -> None:
