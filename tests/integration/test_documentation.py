@@ -318,7 +318,10 @@ class Reader:
             code, out, err = self.submit(arguments)
         # Analyses that look for violations end with 9 where they found some.
         alarms = {each.name for each in all_analyses() if each.alarm}
-        if code and not (code == 9 and arguments[0] in alarms):
+        is_alarm = code == 9 and arguments[0] in alarms
+        # A machine that has other work to do may be late; the replay is whole all the same.
+        is_late = code == 1 and arguments[0] == "replay" and "Too late for measuring" in err
+        if code and not (is_alarm or is_late):
             self.failures.append(f"{self.page}: {' '.join(words)}: exit code {code}: {err or out}")
         # An example that finds nothing, or an edge twice, shows nothing.
         if out.startswith("No match") or "same edge" in err:
