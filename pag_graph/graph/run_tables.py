@@ -83,6 +83,23 @@ class RunTables:
             message = f"{what}, and runs of the rule set {self.rules} keep every worker's own."
             raise UnsupportedPlanError(message, hint)
 
+    def require_whole(self, what: str) -> None:
+        """Refuse what needs all epochs, where a follower has removed some.
+
+        Parameters
+        ----------
+        what
+            What needs them, as the beginning of a sentence.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If epochs were removed.
+        """
+        if (removed := self.info.removed) is not None:
+            message = f"{what}, and its epochs up to {removed.last_epoch} were removed by its follower (`--keep`)."
+            raise UnsupportedPlanError(message, "Build the trace into a store of its own: `pag build`.")
+
     def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
         """Return a lazy frame over one of the store's tables, as committed.
 

@@ -329,12 +329,14 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
     Raises
     ------
     UnsupportedPlanError
-        If the run has no operation, clocks that are not aligned, or a worker that was bootstrapped without a spawn; or
-        if something needs the table `traffic`, and the store lacks it.
+        If the run has no operation, clocks that are not aligned, or a worker that was bootstrapped without a spawn; if
+        a follower has removed its first epochs; or if something needs the table `traffic`, and the store lacks it.
     InvalidParameterError
         If a number is out of range, or an epoch is complete before its input is said to be due.
     """
     run.require_aligned("Rescaling compares times of different workers")
+    # Who was there before, and since when somebody was asked for, is said by what went before.
+    run.require_whole("What rescaling did needs the run from its beginning")
     if setting.cores is not None and setting.cores < 1:
         message = f"cores is {setting.cores}; it must be at least 1."
         raise InvalidParameterError(message)

@@ -324,6 +324,15 @@ def test_which_channels_exchange_data_is_said_by_the_whole_run(tmp_path: Path) -
     assert kept.each("advise-ports").to_pylist() == [row for row in rows_of_whole if row["epoch"] in stay]
 
 
+def test_what_rescaling_did_is_not_said_without_what_went_before(tmp_path: Path) -> None:
+    """Of 60 epochs that were left, one operation lost the mark that asked for it: it took 16 ms less than it did."""
+    Following(samples.path("elastic"), tmp_path / "kept", keep=Keep(epochs=60)).run()
+    api.build(samples.path("elastic"), tmp_path / "whole", engine="local")
+    assert api.rescale(tmp_path / "whole").table.num_rows
+    with pytest.raises(UnsupportedPlanError, match=r"its epochs up to \d+ were removed by its follower"):
+        api.rescale(tmp_path / "kept")
+
+
 def taking_turns(count: int) -> SmallTrace:
     """Two workers that ran both operators in the first rounds, and one each since; a third one does something else."""
     logs: list[list[str]] = [[], [], []]
