@@ -9,7 +9,7 @@ UV_VERSION = 0.13.9
 BIN = .venv/bin
 JOBS ?= 2
 SEED ?= 1
-BUDGET ?= 300
+BUDGET ?= 200
 PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 # Tests start hundreds of processes that import the package, which is compiled once.

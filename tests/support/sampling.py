@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 VARIABLE = "PAG_SAMPLE"
 BUDGET = "PAG_BUDGET_S"
 """How many seconds all tests together may take that are listed as dear; `inf` for all of them."""
-BUDGET_S = 300.0
+BUDGET_S = 200.0
 COSTS = Path(__file__).parents[1] / "costs.tsv"
 """Tests that took a second or longer when `tests.support.costs` measured them, and how long."""
 T = TypeVar("T")
