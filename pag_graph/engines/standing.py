@@ -135,6 +135,7 @@ class Standings:
         run = Run.of(state)
         for query in added:
             query.analysis.check_standing(run)
+            refuse_removed(query, run, answered)
         memory = pl.DataFrame(schema=_TEXTS) if base is None else base.scan("standing").collect()
         watches = [Watch.of(rule, _query_of(rule), run, base, memory) for rule in [*rules, *new_rules]]
         for watch in watches:
@@ -194,6 +195,32 @@ def refuse_sums(query: Query) -> None:
     if query.standing is Standing.LINEAR:
         message = f"{query.id} adds up all epochs of a run, but old epochs are removed."
         raise UnsupportedPlanError(message, "Ask for a query about epochs, such as metrics, or follow with --keep all.")
+
+
+def refuse_removed(query: Query, run: Run, answered: int) -> None:
+    """Refuse a query that looks at more of the last epochs than a follower has left.
+
+    Parameters
+    ----------
+    query
+        A standing query that is new.
+    run
+        The state of the store for which it is asked.
+    answered
+        The last epoch whose answers hold.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If it does: matches with what was removed would be missing.
+    """
+    last = (query.parameters.last or 0) if query.standing is Standing.JOIN else 0
+    left = int((run.epochs["epoch"] <= answered).sum())
+    if run.info.removed is not None and last > left:
+        message = f"{query.id} looks at {last} epochs, and {left} are left: a follower has removed others (`--keep`)."
+        raise UnsupportedPlanError(
+            message, f"Ask for at most last={left}, or follow the trace into a store of its own."
+        )
 
 
 class _Answer(NamedTuple):

@@ -226,6 +226,22 @@ def test_what_motifs_look_back_to_is_kept(tmp_path: Path) -> None:
         check_pairs(store, FAR_APART)
 
 
+def test_a_motif_that_looks_back_to_what_is_gone_is_refused(tmp_path: Path) -> None:
+    """Its matches with removed edges would be missing, and nobody would say so."""
+    growing, store = GrowingTrace(skewed_rounds(14, {4, 5}), tmp_path / "trace"), tmp_path / "store"
+    for _ in followed(growing, store, partial(growing.write_until, 9), keep=Keep(epochs=2)):
+        pass
+    before = open_store(store)
+    assert before.removed is not None
+    with pytest.raises(UnsupportedPlanError, match="looks at 3 epochs, and 2 are left"):
+        for _ in followed(growing, store, growing.finish, derive=standings([FAR_APART[0]]), keep=Keep(epochs=2)):
+            pass
+    assert open_store(store).versions == before.versions
+    query = SAME_TARGET[0] + COLUMNS
+    for _ in followed(growing, store, growing.finish, derive=standings([query]), keep=Keep(epochs=2)):
+        check_pairs(store, SAME_TARGET)
+
+
 TWO_ROUNDS = (
     "motif:last=2:pattern=(a)-[e]->(b); (c)-[f]->(d):where=e.type = 'data_message' and f.type = e.type"
     " and c.worker = 0 and d.worker = 1 and f.start_ns - e.start_ns between 400 and 900"
