@@ -266,7 +266,7 @@ def _nested_ports(before: Run, after: Run) -> list[PortName]:
 
 def _outermost(run: Run) -> set[int]:
     known = openings(run, run.end_ns)
-    return run.outermost_before.union(known.operator[known.parent == NOTHING].tolist()) & set(port_names(run))
+    return {*run.outermost_before, *known.operator[known.parent == NOTHING].tolist()} & set(port_names(run))
 
 
 def _flow_ports(before: Run, after: Run, operator_pairs: _OperatorPairs) -> list[PortName]:
