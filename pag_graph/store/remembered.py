@@ -2,7 +2,7 @@
 
 Which channels exchange data, and which workers run the same operators, is said by all of a run. A removal adds what
 goes to what was known before: a few numbers in the commit of a dataflow, and a file where the source states what
-workers do, as it may name a new operator in every epoch.
+workers do, as it may name a new operator in every epoch. Another file says what went of segments of which a part stays.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import polars as pl
 
 from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.store.cut_segments import CUT_SEGMENTS
 from pag_graph.store.state_files import read_sends, write_sends
 from pag_graph.store.traffic import TRAFFIC
 
@@ -49,6 +50,8 @@ class Remembered(NamedTuple):
     """Channels of a dataflow on which a worker sent data to another one, ascending."""
     ran: str | None = None
     """Where the source states what workers do: the file that says how long each ran each operator (`RAN`)."""
+    segments: str | None = None
+    """The file that says what went of segments of which a part stays (`CUT_SEGMENTS`); None where there are none."""
 
     @classmethod
     def of(cls, info: StoreInfo) -> Remembered:
@@ -69,7 +72,24 @@ class Remembered(NamedTuple):
     @property
     def files(self) -> list[str]:
         """Names of files beside those of the state from which a build goes on."""
-        return [] if self.ran is None else [self.ran]
+        return [name for name in (self.ran, self.segments) if name is not None]
+
+    def and_segments(self, info: StoreInfo, cut: pl.DataFrame) -> Remembered:
+        """Write what goes of segments, and return this with it.
+
+        Parameters
+        ----------
+        info
+            A state of the store.
+        cut
+            Rows of `CUT_SEGMENTS`.
+
+        Raises
+        ------
+        StoreError
+            If the file system refuses.
+        """
+        return self._replace(segments=write_sends(info.path, cut.to_arrow()) if cut.height else None)
 
 
 def remember(info: StoreInfo, first: int, gone: pl.Expr, nesting: Nesting | None = None) -> Remembered:
@@ -152,3 +172,27 @@ def ran_before(info: StoreInfo) -> pl.DataFrame:
     """
     ran = Remembered.of(info).ran
     return pl.DataFrame(schema=RAN) if ran is None else pl.DataFrame(pl.from_arrow(read_sends(info.path, ran)))
+
+
+def segments_before(info: StoreInfo) -> pl.DataFrame:
+    """Return what was removed of segments of which a part is there.
+
+    Parameters
+    ----------
+    info
+        A state of a store.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `CUT_SEGMENTS`; none where nobody knows.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or damaged.
+    """
+    segments = Remembered.of(info).segments
+    if segments is None:
+        return pl.DataFrame(schema=CUT_SEGMENTS)
+    return pl.DataFrame(pl.from_arrow(read_sends(info.path, segments))).cast(CUT_SEGMENTS)

@@ -18,10 +18,11 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import count_of, nanoseconds
 from pag_graph.store.capacity import enough_memory
 from pag_graph.store.compaction import Swap
+from pag_graph.store.cut_segments import cut_segments
 from pag_graph.store.delta import Removed
 from pag_graph.store.needed import first_needed
 from pag_graph.store.parts import check_parts, discard, write_part
-from pag_graph.store.remembered import Remembered, remember
+from pag_graph.store.remembered import Remembered, remember, segments_before
 from pag_graph.store.state_files import discard_sends
 from pag_graph.store.traffic import TRAFFIC
 
@@ -202,13 +203,10 @@ def removal(info: StoreInfo, first: int, nests: Nests | None = None) -> Removal:
             nesting = nests(info, first, opens_ns) if nests and info.run["rules"] == str(RuleSet.STATED) else None
             remembered = remember(info, first, ~stays, nesting)
             cuts.cut("edges", stays, all_older & (last_end_ns <= opens_ns))
-            ends = pl.concat([cuts.ends_of_edges(), *([] if nesting is None else [nesting.stay])])
-            in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
-            # Ids say nothing of time; the epochs of those few vertices do.
-            epochs = pl.lit(ends["epoch"].sort())
-            up_to_last = epochs.search_sorted(pl.col("max_epoch"), side="right")
-            without_ends = up_to_last == epochs.search_sorted(pl.col("min_epoch"), side="left")
-            cuts.cut("vertices", ~older | in_view, all_older & (pl.col("max_t_ns") <= opens_ns) & without_ends)
+            shown = ~older | cuts.vertices_shown(opens_ns, nesting)
+            which = {"edges": stays, "vertices": shown}
+            cut = cut_segments(info, cuts.swaps, which, opens_ns, segments_before(info))
+            remembered = remembered.and_segments(info, cut)
             for name in (TRAFFIC, "changes", "epochs"):
                 if name in info.versions:
                     cuts.cut(name, ~older, all_older)
@@ -326,6 +324,19 @@ class _Cuts:
                     new_part = write_part(self._info.path, table, kept_rows.to_arrow(), provisional=part.provisional)
                     added += [new_part] if new_part else []
             self.swaps[table] = Swap(tuple(added), tuple(removed), same_rows=False)
+
+    def vertices_shown(self, opens_ns: int, nesting: Nesting | None) -> pl.Expr:
+        """Leave the vertices that are shown though they are older, when edges are cut; say which these are."""
+        ends = pl.concat([self.ends_of_edges(), *([] if nesting is None else [nesting.stay])])
+        in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
+        # Ids say nothing of time; the epochs of those few vertices do.
+        epochs = pl.lit(ends["epoch"].sort())
+        up_to_last = epochs.search_sorted(pl.col("max_epoch"), side="right")
+        without_ends = up_to_last == epochs.search_sorted(pl.col("min_epoch"), side="left")
+        first = self._first
+        all_gone = (pl.col("max_epoch") < first) & (pl.col("max_t_ns") <= opens_ns) & without_ends
+        self.cut("vertices", (pl.col("epoch") >= first) | in_view, all_gone)
+        return in_view
 
     def ends_of_edges(self) -> pl.DataFrame:
         """Return the vertices before the first epoch at which edges that stay begin or end: ``id`` and ``epoch``."""

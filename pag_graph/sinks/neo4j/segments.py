@@ -11,6 +11,7 @@ from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.units import duration, printable
 from pag_graph.sinks.neo4j.model import LANES, RELEASED, SEGMENT, THEN, TIME_BY_TYPE
+from pag_graph.store.remembered import segments_before
 
 if TYPE_CHECKING:
     from pag_graph.graph.run import Run
@@ -80,16 +81,16 @@ class SegmentReader:
 
     def _sending_operators(self, messages: pl.DataFrame) -> pl.DataFrame:
         """Return the operator that ran last before each message was sent, by ``src``; it may lie before the windows."""
-        return (
+        sent = pl.col("src").is_in(messages["src"].unique().implode())
+        there = (
             self.run.between("edges", *bounds_of(messages["src_epoch"]))
-            .filter(
-                pl.col("type").is_in(LOCAL),
-                pl.col("dst").is_in(messages["src"].unique().implode()),
-            )
+            .filter(pl.col("type").is_in(LOCAL))
             .select(src="dst", sender_operator="operator")
+            .filter(sent)
             .collect()
-            .unique("src")
         )
+        went = self._went.select("id", "ended").explode("id", "ended").drop_nulls("id")
+        return pl.concat([there, went.select(src="id", sender_operator="ended").filter(sent)]).unique("src")
 
     def segments(self, segment_ids: pl.Series, low: Any, high: Any) -> pl.DataFrame:
         """Read whole segments, which may begin before and end after what the windows show: rows of `SEGMENT`.
@@ -102,22 +103,8 @@ class SegmentReader:
             Lowest and highest epoch of the vertices that the windows show.
         """
         rows = self._rows_of_segments(segment_ids, int(low), int(high))
-        facts = rows.group_by("segment", maintain_order=True).agg(
-            pl.col("worker").first(),
-            pl.col("epoch").first(),
-            start_ns=pl.col("t_ns").first(),
-            end_ns=pl.col("t_ns").last(),
-            last_epoch=pl.col("epoch").last(),
-            events=pl.len().cast(pl.Int64),
-        )
-        facts = facts.with_columns(round=self._round(facts))
-        spent = (
-            self.run.between("edges", *bounds_of(rows["epoch"]))
-            .filter(pl.col("type").is_in(LOCAL), pl.col("type") != WAITING)
-            .select("src", "type", "operator", "duration_ns")
-            .collect()
-            .join(rows.select(src="id", segment="segment"), on="src")
-        )
+        went = self._went.filter(pl.col("segment").is_in(segment_ids.implode()))
+        facts, spent = self._facts(rows, went), self._spent(rows, went)
         times = spent.group_by("segment").agg(
             pl.col("duration_ns").filter(pl.col("type") == name.removesuffix("_ns")).sum().alias(name)
             for name in TIME_BY_TYPE
@@ -153,6 +140,34 @@ class SegmentReader:
             .sort("id")
         )
 
+    def _facts(self, rows: pl.DataFrame, went: pl.DataFrame) -> pl.DataFrame:
+        """Return where segments begin and end, from their vertices, of which some went."""
+        vertices = rows.with_columns(events=pl.lit(1, pl.Int64))
+        whole = pl.concat([vertices, _standing_for(went).select(vertices.columns)]).sort("id")
+        facts = whole.group_by("segment", maintain_order=True).agg(
+            pl.col("worker").first(),
+            pl.col("epoch").first(),
+            start_ns=pl.col("t_ns").first(),
+            end_ns=pl.col("t_ns").last(),
+            last_epoch=pl.col("epoch").last(),
+            events=pl.col("events").sum(),
+        )
+        known = facts.join(went.select("segment", "round"), on="segment", how="left", maintain_order="left")
+        return known.with_columns(pl.coalesce("round", self._round(facts).alias("_round")))
+
+    def _spent(self, rows: pl.DataFrame, went: pl.DataFrame) -> pl.DataFrame:
+        """Return what workers did in segments: ``segment``, ``type``, ``operator`` and ``duration_ns``."""
+        columns = ["segment", "type", "operator", "duration_ns"]
+        spent = (
+            self.run.between("edges", *bounds_of(rows["epoch"]))
+            .filter(pl.col("type").is_in(LOCAL), pl.col("type") != WAITING)
+            .select("src", "type", "operator", "duration_ns")
+            .collect()
+            .join(rows.select(src="id", segment="segment"), on="src")
+        )
+        gone = went.select(columns).explode("type", "operator", "duration_ns").drop_nulls("type")
+        return pl.concat([spent.select(columns), gone])
+
     def _rows_of_segments(self, segment_ids: pl.Series, low: int, high: int) -> pl.DataFrame:
         """Read the vertices of whole segments, in the order of their ids: of more epochs until all is there."""
         lowest, highest = self._labels
@@ -176,6 +191,11 @@ class SegmentReader:
             high = min(high + more_epochs, highest) if going_on else high
             more_epochs *= 2
         return vertices.filter(pl.col("segment").is_in(segment_ids.implode())).sort("id")
+
+    @cached_property
+    def _went(self) -> pl.DataFrame:
+        """What a follower has removed of segments of which a part is there: rows of `CUT_SEGMENTS`."""
+        return segments_before(self.run.info)
 
     def _round(self, segments: pl.DataFrame) -> pl.Series:
         """Return the number of the epoch in whose window each segment starts."""
@@ -205,6 +225,28 @@ class SegmentReader:
         """
         listed_name = pl.col(operator).replace_strict(self._names, default=None, return_dtype=pl.String)
         return pl.coalesce(listed_name, pl.format("operator {}", pl.col(operator)))
+
+
+def _standing_for(went: pl.DataFrame) -> pl.DataFrame:
+    """Return vertices that stand for those of segments which went: the first and the last, and how many they are."""
+    some = went.filter(pl.col("events") > 0)
+    is_last = pl.col("first") != pl.col("last")
+    return pl.concat(
+        [
+            some.select(
+                "worker",
+                "segment",
+                "epoch",
+                id="first",
+                t_ns="start_ns",
+                events=pl.col("events") - is_last.cast(pl.Int64),
+            ),
+            some.filter(is_last).select(
+                "worker", "segment", epoch="last_epoch", id="last", t_ns="end_ns", events=pl.lit(1, pl.Int64)
+            ),
+        ],
+        how="diagonal",
+    )
 
 
 def bounds_of(numbers: pl.Series) -> tuple[int, int]:
