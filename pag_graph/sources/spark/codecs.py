@@ -75,9 +75,16 @@ class DamagedError(Exception):
 
 def codec_of(path: Path) -> str:
     """Return the encoding of a file by its first bytes, one of `CODECS`; an empty file is plain."""
+    return codec_so_far(path) or "plain"
+
+
+def codec_so_far(path: Path) -> str | None:
+    """Return the encoding of a file that grows; None as long as its first bytes do not tell."""
     with path.open("rb") as file:
         head = file.read(max(len(magic) for magic in _MAGIC.values()))
-    return next((name for name, magic in _MAGIC.items() if head.startswith(magic)), "plain")
+    may_be = [name for name, magic in _MAGIC.items() if head.startswith(magic)]
+    is_short = any(magic.startswith(head) for magic in _MAGIC.values())
+    return may_be[0] if may_be else None if is_short else "plain"
 
 
 def decode(

@@ -190,7 +190,7 @@ class GrowingLog:
         with path.open("rb") as file:
             size, position = file.seek(0, 2), self._next
             if self._codec is None and size:
-                self._codec = codecs.codec_of(path)
+                self._codec = codecs.codec_so_far(path)
             read_bytes = position.offset + (position.skip if self._codec == "plain" else 0)
             if size < read_bytes:
                 message = f"{path} is shorter than what was read of it: {size} bytes, not {read_bytes}."

@@ -71,6 +71,25 @@ def test_a_log_that_grows_gives_the_trace_of_the_whole_log(log: Path, unit: str,
     assert told(tmp_path / "trace") == expected
 
 
+@pytest.mark.parametrize("form", [form for form in FORMS if not form.startswith("rolled")])
+def test_what_encodes_a_log_is_told_when_enough_of_it_is_there(form: str, tmp_path: Path) -> None:
+    """One byte of gzip is no plain log: nothing of it was read any more, and following did not end."""
+    lines = content_of(next(log for log in LOGS if log.stem == "two-jobs"))
+    expected = whole(lines, tmp_path / "whole", "job")
+    growth = [step for step in steps(lines, form, random.Random(1)) if step.content]
+    (tmp_path / "app.inprogress").touch()
+    feed = EventLogFeed(tmp_path / "app", tmp_path / "trace", unit="job")
+    for byte in b"".join(step.content or b"" for step in growth)[:8]:
+        with (tmp_path / "app.inprogress").open("ab") as file:
+            file.write(bytes([byte]))
+        feed.look()
+    with (tmp_path / "app.inprogress").open("ab") as file:
+        file.write(b"".join(step.content or b"" for step in growth)[8:])
+    (tmp_path / "app.inprogress").rename(tmp_path / "app")
+    finished(feed).close()
+    assert told(tmp_path / "trace") == expected
+
+
 class KilledError(Exception):
     """Stands for the end of a process."""
 
