@@ -86,6 +86,9 @@ def steps(lines: list[bytes], form: str, draw: random.Random, *, name: str = "ap
             upto = min(high, line + draw.randint(1, 40))
             content += packed(b"".join(lines[line:upto]), codec)
             line = upto
+        if rolled and not content:
+            # Spark makes a part before anything is in it.
+            yield Step(file, b"")
         while content:
             size = draw.choice((1, 17, 300, 5_000, 100_000))
             yield Step(file, content[:size])
