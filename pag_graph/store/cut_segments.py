@@ -196,6 +196,7 @@ def _rounds(info: StoreInfo, facts: pl.DataFrame, left: pl.DataFrame, before: pl
 def _read(folder: Path, parts: Iterable[PartFile], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Read some columns of files, of small ones together."""
     together: list[PartFile] = []
+    rows = 0
 
     def read() -> pl.DataFrame:
         place = folder.absolute()
@@ -204,9 +205,10 @@ def _read(folder: Path, parts: Iterable[PartFile], columns: Sequence[str]) -> It
         return pl.read_parquet(files, columns=list(columns), glob=False, hive_partitioning=False)
 
     for part in parts:
-        if together and sum(each.rows for each in together) + part.rows > _ROWS_TOGETHER:
+        if together and rows + part.rows > _ROWS_TOGETHER:
             yield read()
-            together.clear()
+            together, rows = [], 0
         together.append(part)
+        rows += part.rows
     if together:
         yield read()

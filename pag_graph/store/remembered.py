@@ -29,7 +29,7 @@ _NOT_RUN = {*RESTING_TYPES, ActivityType.WAITING, ActivityType.SPINNING, Activit
 _RUN = [str(kind) for kind in LOCAL_TYPES if kind not in _NOT_RUN]
 
 
-RAN = {"worker": pl.Int64, "operator": pl.Int64, "ns": pl.Int64, "outermost": pl.Boolean}
+RAN = pl.Schema({"worker": pl.Int64, "operator": pl.Int64, "ns": pl.Int64, "outermost": pl.Boolean})
 """One row per worker and operator that it ran or started: how long it ran it, other than waiting, resting, spinning or
 scheduling; and whether it ever started it with nothing around. The operator is -1 where there is none."""
 
@@ -170,8 +170,7 @@ def ran_before(info: StoreInfo) -> pl.DataFrame:
     StoreError
         If the file is missing or damaged.
     """
-    ran = Remembered.of(info).ran
-    return pl.DataFrame(schema=RAN) if ran is None else pl.DataFrame(pl.from_arrow(read_sends(info.path, ran)))
+    return _rows(info, Remembered.of(info).ran, RAN)
 
 
 def segments_before(info: StoreInfo) -> pl.DataFrame:
@@ -192,7 +191,9 @@ def segments_before(info: StoreInfo) -> pl.DataFrame:
     StoreError
         If the file is missing or damaged.
     """
-    segments = Remembered.of(info).segments
-    if segments is None:
-        return pl.DataFrame(schema=CUT_SEGMENTS)
-    return pl.DataFrame(pl.from_arrow(read_sends(info.path, segments))).cast(CUT_SEGMENTS)
+    return _rows(info, Remembered.of(info).segments, CUT_SEGMENTS)
+
+
+def _rows(info: StoreInfo, name: str | None, schema: pl.Schema) -> pl.DataFrame:
+    """Read a file of what is remembered; no rows where there is none."""
+    return pl.DataFrame(schema=schema) if name is None else pl.DataFrame(pl.from_arrow(read_sends(info.path, name)))

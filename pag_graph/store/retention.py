@@ -203,8 +203,7 @@ def removal(info: StoreInfo, first: int, nests: Nests | None = None) -> Removal:
             nesting = nests(info, first, opens_ns) if nests and info.run["rules"] == str(RuleSet.STATED) else None
             remembered = remember(info, first, ~stays, nesting)
             cuts.cut("edges", stays, all_older & (last_end_ns <= opens_ns))
-            shown = ~older | cuts.vertices_shown(opens_ns, nesting)
-            which = {"edges": stays, "vertices": shown}
+            which = {"edges": stays, "vertices": cuts.cut_vertices(opens_ns, nesting)}
             cut = cut_segments(info, cuts.swaps, which, opens_ns, segments_before(info))
             remembered = remembered.and_segments(info, cut)
             for name in (TRAFFIC, "changes", "epochs"):
@@ -325,18 +324,18 @@ class _Cuts:
                     added += [new_part] if new_part else []
             self.swaps[table] = Swap(tuple(added), tuple(removed), same_rows=False)
 
-    def vertices_shown(self, opens_ns: int, nesting: Nesting | None) -> pl.Expr:
-        """Leave the vertices that are shown though they are older, when edges are cut; say which these are."""
+    def cut_vertices(self, opens_ns: int, nesting: Nesting | None) -> pl.Expr:
+        """Leave the vertices that are shown, when edges are cut; say which of them stay."""
         ends = pl.concat([self.ends_of_edges(), *([] if nesting is None else [nesting.stay])])
         in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
         # Ids say nothing of time; the epochs of those few vertices do.
         epochs = pl.lit(ends["epoch"].sort())
         up_to_last = epochs.search_sorted(pl.col("max_epoch"), side="right")
         without_ends = up_to_last == epochs.search_sorted(pl.col("min_epoch"), side="left")
-        first = self._first
-        all_gone = (pl.col("max_epoch") < first) & (pl.col("max_t_ns") <= opens_ns) & without_ends
-        self.cut("vertices", (pl.col("epoch") >= first) | in_view, all_gone)
-        return in_view
+        all_older = pl.col("max_epoch") < self._first
+        stays = (pl.col("epoch") >= self._first) | in_view
+        self.cut("vertices", stays, all_older & (pl.col("max_t_ns") <= opens_ns) & without_ends)
+        return stays
 
     def ends_of_edges(self) -> pl.DataFrame:
         """Return the vertices before the first epoch at which edges that stay begin or end: ``id`` and ``epoch``."""

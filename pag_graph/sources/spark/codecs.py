@@ -82,9 +82,11 @@ def codec_so_far(path: Path) -> str | None:
     """Return the encoding of a file that grows; None as long as its first bytes do not tell."""
     with path.open("rb") as file:
         head = file.read(max(len(magic) for magic in _MAGIC.values()))
-    may_be = [name for name, magic in _MAGIC.items() if head.startswith(magic)]
-    is_short = any(magic.startswith(head) for magic in _MAGIC.values())
-    return may_be[0] if may_be else None if is_short else "plain"
+    for name, magic in _MAGIC.items():
+        if head.startswith(magic):
+            return name
+    is_too_short = any(magic.startswith(head) for magic in _MAGIC.values())
+    return None if is_too_short else "plain"
 
 
 def decode(
