@@ -79,7 +79,12 @@ def cut_segments(
         left.group_by("segment").agg(pl.col("id").max()), on="segment", how="left", maintain_order="left"
     )
     first, last = ends["segment"].to_numpy(), ends.select(pl.max_horizontal("last", "id")).to_series().to_numpy()
-    times, ended = _activities(info, swaps["edges"], ~stays["edges"], before, (first, last), left["id"])
+    begin_ns = pl.concat([facts["start_ns"], left["t_ns"]]).min()
+    # What ends before any of these segments begins lies in none of them.
+    near = pl.col("max_start_ns") + pl.max_horizontal("max_duration_ns", pl.lit(0)) >= begin_ns
+    near_paths = {part.path for part in info.parts("edges", near)}
+    going = [part for part in swaps["edges"].removed if part.path in near_paths]
+    times, ended = _activities(info, going, ~stays["edges"], before, (first, last), left["id"])
     in_segments = left.select("id", "segment").join(ended, on="id").sort("id").group_by("segment", maintain_order=True)
     rounds = _rounds(info, facts, left, before)
     known = facts.with_columns(rounds, pl.col("events").fill_null(0))
@@ -107,19 +112,13 @@ def _vertices(info: StoreInfo, swap: Swap, gone: pl.Expr, before: pl.DataFrame, 
     latest: dict[int, int] = {}
 
     def may_go_on(rows: pl.DataFrame) -> pl.DataFrame:
+        for worker, segment in rows.group_by("worker").agg(pl.col("segment").max()).iter_rows():
+            latest[worker] = max(segment, latest.get(worker, segment))
         return rows.filter(pl.col("segment").is_in([*latest.values()]) | pl.col("segment").is_in(left.implode()))
 
-    frames = []
-    for part in (
-        before.filter(pl.col("events") > 0).select(columns),
-        *(
-            _of_segments(rows.filter(gone)).select(columns)
-            for rows in _read(info.path / "vertices", swap.removed, ["id", "worker", "epoch", "t_ns", "segment"])
-        ),
-    ):
-        for worker, segment in part.group_by("worker").agg(pl.col("segment").max()).iter_rows():
-            latest[worker] = max(segment, latest.get(worker, segment))
-        frames.append(may_go_on(part))
+    frames = [may_go_on(before.filter(pl.col("events") > 0).select(columns))]
+    files = _read(info.path / "vertices", swap.removed, ["id", "worker", "epoch", "t_ns", "segment"])
+    frames.extend(_of_segments(may_go_on(rows.filter(gone))).select(columns) for rows in files)
     together = may_go_on(pl.concat(frames))
     return together.group_by("segment").agg(
         pl.col("worker").first(),
@@ -145,7 +144,7 @@ def _of_segments(vertices: pl.DataFrame) -> pl.DataFrame:
 
 def _activities(
     info: StoreInfo,
-    swap: Swap,
+    parts: Sequence[PartFile],
     gone: pl.Expr,
     before: pl.DataFrame,
     segments: tuple[NDArray[np.int64], NDArray[np.int64]],
@@ -160,7 +159,7 @@ def _activities(
     spent = [before.select("segment", *_TIMES).explode(list(_TIMES)).drop_nulls("type")]
     ended = [before.select(*_ENDS).explode(list(_ENDS)).drop_nulls("id")]
     columns = ["src", "dst", "type", "operator", "duration_ns", "start_ns", "epoch"]
-    for rows in _read(info.path / "edges", swap.removed, columns):
+    for rows in _read(info.path / "edges", parts, columns):
         local = rows.filter(gone, pl.col("type").is_in(_LOCAL))
         at_left = local.filter(pl.col("dst").is_in(left.implode())).drop_nulls("operator")
         ended.append(at_left.select(id="dst", ended="operator"))
