@@ -11,11 +11,10 @@ import numpy as np
 import polars as pl
 
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
-from pag_graph.store.parts import check_parts
+from pag_graph.store.fresh import rows_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -99,7 +98,7 @@ def _left(info: StoreInfo, swap: Swap, opens_ns: int) -> pl.DataFrame:
     going = {part.path for part in swap.removed}
     parts = [part for part in info.parts("vertices", pl.col("min_t_ns") <= opens_ns) if part.path not in going]
     columns = {"id": pl.Int64, "segment": pl.Int64, "t_ns": pl.Int64}
-    frames = _read(info.path / "vertices", [*parts, *swap.added], list(columns))
+    frames = _read(info, "vertices", [*parts, *swap.added], list(columns))
     return pl.concat([pl.DataFrame(schema=columns), *(rows.filter(pl.col("t_ns") <= opens_ns) for rows in frames)])
 
 
@@ -117,7 +116,7 @@ def _vertices(info: StoreInfo, swap: Swap, gone: pl.Expr, before: pl.DataFrame, 
         return rows.filter(pl.col("segment").is_in([*latest.values()]) | pl.col("segment").is_in(left.implode()))
 
     frames = [may_go_on(before.filter(pl.col("events") > 0).select(columns))]
-    files = _read(info.path / "vertices", swap.removed, ["id", "worker", "epoch", "t_ns", "segment"])
+    files = _read(info, "vertices", swap.removed, ["id", "worker", "epoch", "t_ns", "segment"])
     frames.extend(_of_segments(may_go_on(rows.filter(gone))).select(columns) for rows in files)
     together = may_go_on(pl.concat(frames))
     return together.group_by("segment").agg(
@@ -159,7 +158,7 @@ def _activities(
     spent = [before.select("segment", *_TIMES).explode(list(_TIMES)).drop_nulls("type")]
     ended = [before.select(*_ENDS).explode(list(_ENDS)).drop_nulls("id")]
     columns = ["src", "dst", "type", "operator", "duration_ns", "start_ns", "epoch"]
-    for rows in _read(info.path / "edges", parts, columns):
+    for rows in _read(info, "edges", parts, columns):
         local = rows.filter(gone, pl.col("type").is_in(_LOCAL))
         at_left = local.filter(pl.col("dst").is_in(left.implode())).drop_nulls("operator")
         ended.append(at_left.select(id="dst", ended="operator"))
@@ -192,16 +191,13 @@ def _rounds(info: StoreInfo, facts: pl.DataFrame, left: pl.DataFrame, before: pl
     return known.select(pl.coalesce("round", pl.when(is_there).then(found)).alias("round")).to_series()
 
 
-def _read(folder: Path, parts: Iterable[PartFile], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _read(info: StoreInfo, table: str, parts: Iterable[PartFile], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Read some columns of files, of small ones together."""
     together: list[PartFile] = []
     rows = 0
 
     def read() -> pl.DataFrame:
-        place = folder.absolute()
-        check_parts(place, together)
-        files = [place / part.path for part in together]
-        return pl.read_parquet(files, columns=list(columns), glob=False, hive_partitioning=False)
+        return rows_of_files(info.path.absolute() / table, together, info.fresh).select(columns).collect()
 
     for part in parts:
         if together and rows + part.rows > _ROWS_TOGETHER:

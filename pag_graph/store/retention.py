@@ -20,8 +20,9 @@ from pag_graph.store.capacity import enough_memory
 from pag_graph.store.compaction import Swap
 from pag_graph.store.cut_segments import cut_segments
 from pag_graph.store.delta import Removed
+from pag_graph.store.fresh import rows_of_files
 from pag_graph.store.needed import first_needed
-from pag_graph.store.parts import check_parts, discard, write_part
+from pag_graph.store.parts import discard, write_part
 from pag_graph.store.remembered import Remembered, remember, segments_before
 from pag_graph.store.state_files import discard_sends
 from pag_graph.store.traffic import TRAFFIC
@@ -352,6 +353,4 @@ class _Cuts:
         return pl.concat(vertices).unique()
 
     def _read(self, table: str, part: PartFile) -> pl.DataFrame:
-        folder = self._info.path.absolute() / table
-        check_parts(folder, [part])
-        return pl.read_parquet(folder / part.path, glob=False, hive_partitioning=False)
+        return rows_of_files(self._info.path.absolute() / table, [part], self._info.fresh).collect()

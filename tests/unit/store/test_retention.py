@@ -22,14 +22,14 @@ from pag_graph.engines.following import Following, Until
 from pag_graph.errors import InvalidParameterError, StoreError, UnsupportedPlanError
 from pag_graph.graph.run import Run
 from pag_graph.model.enums import RuleSet
-from pag_graph.store import compaction, retention
+from pag_graph.store import compaction, cut_segments, retention
 from pag_graph.store.check import check_store
 from pag_graph.store.compaction import Compaction
 from pag_graph.store.delta import LIVE, open_store
 from pag_graph.store.delta_log import versions
+from pag_graph.store.fresh import rows_of_files
 from pag_graph.store.leftovers import vacuum
 from pag_graph.store.needed import EpochsNeeded, first_needed
-from pag_graph.store.parts import check_parts
 from pag_graph.store.remembered import Remembered
 from pag_graph.store.retention import Keep, Retention, removal
 from pag_graph.store.tail import Tail
@@ -37,9 +37,13 @@ from pag_graph.testing.traces import draw
 from tests.support.growing import GrowingTrace, late_reads, rounds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    import polars as pl
+
     from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.fresh import Fresh
     from pag_graph.store.parts import PartFile
     from pag_graph.store.retention import Removal
     from pag_graph.testing.traces import SmallTrace
@@ -196,18 +200,23 @@ def test_files_of_which_all_goes_are_not_read(tmp_path: Path, monkeypatch: pytes
     info = follower.store
     assert info is not None
     follower.close()
-    read: list[str] = []
+    read: list[tuple[str, str]] = []
 
-    def checked(folder: Path, parts: list[PartFile]) -> None:
-        read.extend(f"{folder.name}/{part.path}" for part in parts)
-        check_parts(folder, parts)
+    def reader(asks: str) -> Callable[[Path, list[PartFile], Fresh | None], pl.LazyFrame]:
+        def frames(folder: Path, parts: list[PartFile], fresh: Fresh | None) -> pl.LazyFrame:
+            read.extend((asks, folder.name) for _ in parts)
+            return rows_of_files(folder, parts, fresh)
 
-    monkeypatch.setattr(retention, "check_parts", checked)
+        return frames
+
+    for module in (retention, cut_segments):
+        monkeypatch.setattr(module, "rows_of_files", reader(module.__name__))
     gone = removal(info, 30)
-    # A file per commit; the window of the first epoch that stays opens in one or two of them.
+    # A file per commit; the window of the first epoch that stays opens in one or two of them, and so do segments.
     for table in ("vertices", "edges"):
         assert len(gone.swaps[table].removed) >= 28
-        assert sum(name.startswith(table) for name in read) <= 6, table
+        assert 0 < read.count((retention.__name__, table)) <= 6, table
+    assert 0 < read.count((cut_segments.__name__, "edges")) <= 6
 
 
 def test_what_was_written_for_files_that_are_gone_is_written_again(tmp_path: Path) -> None:
