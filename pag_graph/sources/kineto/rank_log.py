@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import xxhash
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.kernels.json_events import HAS_DURATION, HAS_TIME
@@ -50,6 +51,7 @@ _SYNC_DETAILS: Final = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 _NO_STREAM: Final = 4294967295
 _MOST: Final = 1 << 53
 _FARTHEST_NS: Final = 1 << 61
+_LONGEST_FLOW: Final = 80
 _COLUMNS: Final = 9
 """Kind, name, thread, begin, end, correlation, device, stream, bytes."""
 _MOST_RANKS: Final = 1 << 17
@@ -219,10 +221,11 @@ class _Columns:
         if phase == "M":
             self._name_thread(event)
             self.dropped["metadata"] += 1
+        elif phase in {"s", "t", "f", "B", "E"} and not flags & HAS_TIME:
+            self.odd["event_damaged"] += 1
         elif phase in {"s", "t", "f"}:
-            thread = self._thread(event)
-            self.flows.append((phase, f"{event.get('cat')} {event.get('id')}"[:80], thread, t))
-        elif phase in {"B", "E"} and flags & HAS_TIME:
+            self.flows.append((phase, _flow_of(event), self._thread(event), t))
+        elif phase in {"B", "E"}:
             name = event.get("name")
             code = self.names.setdefault(name if type(name) is str else "", len(self.names))
             self.halves.append((self._thread(event), t, phase == "B", code))
@@ -269,6 +272,12 @@ class _Columns:
         args = event.get("args")
         if event.get("name") == "thread_name" and isinstance(args, dict) and isinstance(args.get("name"), str):
             self.thread_names[self._thread(event)] = args["name"]
+
+
+def _flow_of(event: dict[str, Any]) -> str:
+    """Return what the events of one flow have in common; of a long name its hash, as there can be many flows."""
+    flow = f"{event.get('cat')} {event.get('id')}"
+    return flow if len(flow) <= _LONGEST_FLOW else xxhash.xxh3_128_hexdigest(flow.encode("utf-8", "surrogatepass"))
 
 
 def read_rank(file: Path, *, progress: Callable[[int], None] | None = None) -> RankLog:
@@ -356,6 +365,7 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
     rank = number(info.get("rank"))
     rank_in_name = _RANK_IN_NAME.search(file.name)
     kind, name, thread, t, end, correlation, device, stream, size = table
+    threads, place_of = _sorted_threads(columns.threads)
     odd = columns.odd
     odd["event_damaged"] += text.damaged
     return RankLog(
@@ -366,11 +376,11 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
         host=_host(text.around),
         groups=_groups(info.get("pg_config")),
         names=list(columns.names),
-        threads=[(str(process), str(thread_id)) for process, thread_id in columns.threads],
-        thread_names=columns.thread_names,
+        threads=threads,
+        thread_names={place_of[thread_id]: label for thread_id, label in columns.thread_names.items()},
         kind=kind.astype(np.int8),
         name=name,
-        thread=thread,
+        thread=np.array([place_of[thread_id] for thread_id in range(len(threads))], np.int64)[thread],
         t=t + base,
         end=end + base,
         correlation=correlation,
@@ -380,8 +390,19 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
         details=columns.details,
         dropped=+columns.dropped,
         found=_oddities(text, odd),
-        flows=[(phase, flow, thread_id, moment + base) for phase, flow, thread_id, moment in columns.flows],
+        flows=[(phase, flow, place_of[thread_id], moment + base) for phase, flow, thread_id, moment in columns.flows],
     )
+
+
+def _sorted_threads(found: dict[tuple[Any, Any], int]) -> tuple[list[tuple[str, str]], dict[int, int]]:
+    """Return threads by process and thread, and where each is that has a number in the order of the file.
+
+    Events of a file may be in any order, and what is the same must get the same workers.
+    """
+    written = [(str(process), str(thread)) for process, thread in found]
+    order = sorted(range(len(written)), key=lambda place: [(number(word), word) for word in written[place]])
+    # What names no thread has the number -1, and keeps it.
+    return [written[place] for place in order], {-1: -1} | {thread: place for place, thread in enumerate(order)}
 
 
 def _renumbered(details: dict[int, dict[str, Any]], is_removed: NDArray[np.bool_]) -> dict[int, dict[str, Any]]:

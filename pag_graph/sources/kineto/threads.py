@@ -114,7 +114,9 @@ def write_threads(
     kind, name = log.kind[inside.row], log.name[inside.row]
     types = np.full(len(kind), -1, np.int64)
     numbers = np.full(len(kind), -1, np.int64)
-    for pair in np.unique(kind.astype(np.int64) << 40 | name).tolist():
+    # By worker and time: numbers of operators must not depend on the order of the file.
+    pairs, firsts = np.unique(kind.astype(np.int64) << 40 | name, return_index=True)
+    for pair in pairs[np.argsort(firsts)].tolist():
         of_pair = (kind == pair >> 40) & (name == pair & ((1 << 40) - 1))
         activity, operator_class = _meaning(pair >> 40, log.names[pair & ((1 << 40) - 1)])
         types[of_pair] = type_code(activity)

@@ -436,6 +436,31 @@ def test_other_chrome_traces_have_slices_without_waits(tmp_path: Path) -> None:
     assert "waiting" not in starts
 
 
+def rows_of(found: Mapped) -> tuple[list[dict[str, Any]], ...]:
+    ((_, events),) = found.events()
+    return found.workers.to_pylist(), found.operators.rows(), events.to_pylist()
+
+
+@pytest.mark.parametrize("order", [reversed, lambda events: sorted(events, key=lambda event: str(event["name"]))])
+def test_workers_and_operators_do_not_depend_on_the_order_of_the_file(tmp_path: Path, order: Any) -> None:
+    slices = [
+        {"name": name, "pid": pid, "tid": tid, "ts": ts, "dur": 30}
+        for name, pid, tid, ts in [("d", 7, 10, 0), ("c", 7, 9, 0), ("a", "gpu", 9, 0), ("b", 7, 9, 40)]
+    ]
+    # All that runs as long as another could be the main thread.
+    slices += [{"name": "e", "pid": 7, "tid": tid, "ts": 80, "dur": dur} for tid, dur in ((10, 40), (11, 5))]
+    slices += [{"name": "thread_name", "ph": "M", "pid": 7, "tid": 11, "args": {"name": "eleven"}}]
+    slices += [
+        {"name": "f", "ph": phase, "id": 1, "pid": 7, "tid": tid, "ts": ts}
+        for phase, tid, ts in [("s", 9, 5), ("f", 10, 81)]
+    ]
+    slices += [{"name": "g", "ph": "s", "id": 2, "pid": 7, "tid": [], "ts": 6}]
+    expected = rows_of(trace_of(tmp_path, slices))
+    names = ["process 7 main thread", "process 7 thread 9", "process 7 eleven", "process gpu thread 9"]
+    assert sorted(row["name"] for row in expected[0]) == sorted(f"rank 0 {name}" for name in names)
+    assert rows_of(trace_of(tmp_path, list(order(slices)))) == expected
+
+
 def test_flows_of_other_chrome_traces_are_messages(tmp_path: Path) -> None:
     slices = [{"name": "a", "ts": 0, "dur": 4}, {"name": "b", "tid": 2, "ts": 6, "dur": 2}]
     flows = [{"ph": "s", "id": 1, "ts": 3}, {"ph": "f", "id": 1, "tid": 2, "ts": 7}, {"ph": "f", "id": 2, "ts": 3}]
@@ -444,6 +469,33 @@ def test_flows_of_other_chrome_traces_are_messages(tmp_path: Path) -> None:
     ends = [(row["kind"], row["worker"], row["t_ns"]) for row in table.to_pylist() if row["channel"] is not None]
     assert sorted(ends) == [("receive", 1, 7_000), ("send", 0, 3_000)]
     assert found.meta.dropped["flows with one end"] == 1
+
+
+def test_flows_and_halves_of_slices_without_a_time_are_damaged(tmp_path: Path) -> None:
+    slices = [{"name": "a", "tid": tid, "ts": 10, "dur": 90} for tid in (1, 2)]
+    timeless = [{"ph": phase, "id": 1} for phase in "sBE"]
+    found = trace_of(tmp_path, [*slices, *timeless, {"ph": "f", "id": 1, "tid": 2, "ts": 20}])
+    ((_, table),) = found.events()
+    assert {row["kind"] for row in table.to_pylist()} == {"start", "stop", "epoch_end"}
+    assert [(row["finding"], row["observed"]) for row in found.findings.to_pylist()] == [("event_damaged", 3)]
+    assert found.meta.dropped == {"flows with one end": 1}
+
+
+def test_flows_whose_long_names_begin_alike_stay_apart(tmp_path: Path) -> None:
+    slices = [{"name": "a", "tid": tid, "ts": 0, "dur": 90} for tid in (1, 2)]
+    ends = [("s", 1, "one", 1), ("s", 1, "two", 2), ("f", 2, "two", 11), ("f", 2, "one", 12)]
+    flows = [
+        {"ph": phase, "tid": tid, "ts": ts, "cat": cat * 80, "id": stem * 80 + which}
+        for cat, stem in (("c", ""), ("", "i"))
+        for phase, tid, which, ts in ends
+    ]
+    found = trace_of(tmp_path, [*slices, *flows])
+    ((_, table),) = found.events()
+    messages = [row for row in table.to_pylist() if row["channel"] is not None]
+    sent = {row["message_seq"]: row["t_ns"] for row in messages if row["kind"] == "send"}
+    read = {row["message_seq"]: row["t_ns"] for row in messages if row["kind"] == "receive"}
+    assert sorted((sent[seq], read[seq]) for seq in sent) == [*2 * [(1_000, 12_000)], *2 * [(2_000, 11_000)]]
+    assert found.meta.dropped == {}
 
 
 def test_flows_of_other_chrome_traces_that_are_no_messages_are_counted(tmp_path: Path) -> None:
@@ -478,9 +530,9 @@ def test_processes_of_other_chrome_traces_stay_apart(tmp_path: Path) -> None:
     workers = [(row["process"], row["name"]) for row in found.workers.to_pylist()]
     assert workers == [
         (0, "rank 0 process 10 main thread"),
+        (0, "rank 0 process 10 thread 2"),
         (1, "rank 0 process 20 thread 1"),
         (2, "rank 0 process 30 thread 1"),
-        (0, "rank 0 process 10 thread 2"),
     ]
 
 
