@@ -56,6 +56,9 @@ class Converter:
         """Return the rows of `TRACE_EVENTS`, sorted by worker and position."""
         nested, instants = self._nested()
         rows = [self._starts_and_stops(nested), instants, *self._message_rows(), self._exits()]
+        if not any(part.height for part in rows):
+            message = f"{self._tables['activities'].files[0]} holds nothing but waits that take no time."
+            raise TraceFormatError(message, "Write down when each activity ends, or how long it takes.")
         lengths = pl.concat(
             [
                 nested.select("worker", "epoch", "start", "end"),
@@ -302,7 +305,8 @@ class Converter:
 
     def _label(self, events: pl.DataFrame) -> pl.DataFrame:
         """Give every row its worker's round: as stated, else the one that the worker is in; it never goes back."""
-        lowest = events["stated"].min()
+        # Without any activity that takes time, nothing states an epoch.
+        lowest = 0 if events["stated"].null_count() == events.height else events["stated"].min()
         ended = pl.col("kind") == str(EventKind.EPOCH_END)
         before = (pl.col("stated") + ended.cast(pl.Int64)).cum_max().forward_fill().over("worker")
         reached = before.shift(1).over("worker").fill_null(lowest)

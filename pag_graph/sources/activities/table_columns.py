@@ -189,10 +189,13 @@ def _csv_lines(file: Path, rows: Sequence[int]) -> dict[int, int]:
 
     def without_comments(lines: Iterable[str]) -> Iterator[str]:
         nonlocal comments
+        is_header_read = False
         for line in lines:
-            if line.startswith("#"):
+            # Empty lines before the header are no rows.
+            if line.startswith("#") or not (is_header_read or line.strip()):
                 comments += 1
             else:
+                is_header_read = True
                 yield line
 
     # Values that the reader takes for too long are no reason to name no line: the rows after them are counted.

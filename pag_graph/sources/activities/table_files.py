@@ -129,14 +129,18 @@ def _read_csv(file: Path) -> pl.DataFrame:
     try:
         # By its path Polars opens no file whose name is not text.
         with file.open("rb") as content:
-            frame = pl.read_csv(content, infer_schema=False, comment_prefix="#")
+            # After comments Polars takes an empty line for the header.
+            before = next((number - 1 for number, _ in _lines(file)), 0)
+            frame = pl.read_csv(content, infer_schema=False, comment_prefix="#", skip_lines=before)
     except (pl.exceptions.PolarsError, OSError) as error:
         # Polars names no line; the slower reader of the standard library finds it.
         if (line := _ragged_line(file)) is not None:
             message = f"{file.name}, line {line[0]}: {line[1]} values, but the header has {line[2]} columns."
             raise TraceFormatError(message, "Put values with commas in quotes.", {"file": str(file)}) from error
-        message = f"{file} cannot be read as CSV: {error}."
-        raise TraceFormatError(message, None, {"file": str(file)}) from error
+        # What follows the first line is how Polars would be called.
+        message = f"{file} cannot be read as CSV: {str(error).partition(chr(10))[0].rstrip('.')}."
+        hint = "Close every quote, and write a header before the rows."
+        raise TraceFormatError(message, hint, {"file": str(file)}) from error
     names = [name.strip() for name in frame.columns]
     _check_names(file, names)
     frame = frame.rename(dict(zip(frame.columns, names, strict=True)))

@@ -349,6 +349,23 @@ def test_stated_epochs_and_exits_are_taken(tmp_path: Path) -> None:
     assert kept == [(0, 15, 0, "epoch_end"), (0, 35, 1, "epoch_end"), (1, 5, 0, "exit")]
 
 
+def test_waits_without_length_alone_are_refused_and_beside_messages_counted(tmp_path: Path) -> None:
+    waits = "worker,start,end,activity\na,4,4,waiting\nb,4,4,waiting\n"
+    with pytest.raises(TraceFormatError, match="nothing but waits that take no time"):
+        convert(tmp_path, activities=waits)
+    trace = convert(tmp_path, activities=waits, messages="from,to,sent,received\na,b,1,4\n")
+    assert rows(trace, "worker", "kind", "epoch") == [(0, "send", 0), (1, "receive", 0)]
+    assert trace.meta.dropped == {"waits that take no time": 2}
+
+
+@pytest.mark.parametrize("before", ["# said\n\n", "\n# said\n\n\n# again\n", "\n\n"])
+def test_a_header_follows_comments_and_empty_lines(tmp_path: Path, before: str) -> None:
+    trace = convert(tmp_path, activities=before + "worker,start,end,activity\n\n# more\na,4,9,busy\n")
+    assert rows(trace, "kind", "t_ns") == [("start", 4), ("stop", 9), ("epoch_end", 9)]
+    with pytest.raises(TraceFormatError, match=rf"activities.csv, line {before.count(chr(10)) + 2}: start is 'x'"):
+        convert(tmp_path, activities=before + "worker,start,end,activity\na,x,9,busy\n")
+
+
 def test_waits_without_length_are_counted(tmp_path: Path) -> None:
     trace = convert(tmp_path, activities="worker,start,end,activity\nw,0,5,busy\nw,5,5,waiting\nw,5,5,io\n")
     assert dict(trace.meta.dropped) == {"waits that take no time": 1}
