@@ -34,7 +34,7 @@ from pag_graph.cli.analyses import (
     open_pag,
 )
 from pag_graph.cli.check import check
-from pag_graph.cli.ending import ending_at_sigterm, write_no_more
+from pag_graph.cli.ending import ending_at_sigterm, refusal, write_no_more
 from pag_graph.cli.export import export
 from pag_graph.cli.follow import follow
 from pag_graph.cli.latency import latency, load_curve
@@ -68,7 +68,7 @@ from pag_graph.cli.torch import torch
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration
-from pag_graph.store.in_place import NO_ROOM, check_output, write_whole
+from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,11 +176,10 @@ def main() -> None:
         write_no_more()
         sys.exit(0)
     except OSError as error:
-        if error.filename is not None or error.errno not in NO_ROOM:
+        refused = refusal(error)
+        if refused is None:
             raise
-        write_no_more()
-        message = f"The answer cannot be written to standard output: {error}."
-        _fail(errors.SinkError(message, "Make room where it goes; what was written is not whole."))
+        _fail(refused)
 
 
 def _fail(error: errors.PagGraphError) -> None:

@@ -1,16 +1,23 @@
-"""How the command ends before its answer is written: by a signal, or because nobody reads on."""
+"""How the command ends before its answer is written: by a signal, by what the system refuses, or as nobody reads on."""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
+from pag_graph.store.in_place import NO_ROOM
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
+
+_OUT_OF_REACH = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
+"""Errors that a name that was given can cause, even where it is only asked whether there is something."""
 
 
 @contextmanager
@@ -49,3 +56,27 @@ def write_no_more() -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, sys.stdout.fileno())
         os.close(nothing)
+
+
+def refusal(error: OSError) -> PagGraphError | None:
+    """Say what the system refused of which no reader or writer of ours has spoken.
+
+    Parameters
+    ----------
+    error
+        What it raised.
+
+    Returns
+    -------
+    PagGraphError or None
+        None if it is no fault of a name that was given, nor of where the answer goes.
+    """
+    if error.errno in _OUT_OF_REACH and isinstance(error.filename, str | bytes):
+        file = os.fsdecode(error.filename)
+        message = f"{file} cannot be reached: {error.strerror}."
+        return InvalidParameterError(message, "Check the name, and who may open its folders.", {"file": file})
+    if error.filename is None and error.errno in NO_ROOM:
+        write_no_more()
+        message = f"The answer cannot be written to standard output: {error}."
+        return SinkError(message, "Make room where it goes; what was written is not whole.")
+    return None

@@ -143,7 +143,7 @@ class Trace:
     @classmethod
     def _open(cls, root: Path, by_name: Mapping[str, EventFile]) -> Trace:
         if not root.is_dir():
-            put_back_beside(root.resolve())
+            put_back_beside(_real(root))
         if not root.is_dir():
             message = f"There is no trace at {root}: it is not a directory."
             raise TraceFormatError(message, "Convert a log first: `pag convert SOURCE TARGET`.", {"file": str(root)})
@@ -307,7 +307,10 @@ def write_trace(
     SchemaError
         If a table does not fit its declared columns.
     """
-    target = Path(path).resolve()
+    target = _real(path)
+    if target.is_symlink():
+        message = f"{target} is a link that leads back to itself."
+        raise StoreExistsError(message, "Choose another place, or remove it yourself.", {"file": str(target)})
     put_back_beside(target)
     check_trace_place(target, replace=replace)
     check = partial(check_trace_place, target, replace=replace)
@@ -365,6 +368,11 @@ def _event_files(root: Path, by_name: Mapping[str, EventFile]) -> tuple[EventFil
         if file.rows:
             files.append(file)
     return tuple(files)
+
+
+def _real(path: str | os.PathLike[str]) -> Path:
+    """Return a path without links; where they lead in a circle, the path as it is, which `Path.resolve` raises over."""
+    return Path(os.path.realpath(path))
 
 
 def _refuse_empty(root: Path) -> NoReturn:

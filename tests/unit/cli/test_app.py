@@ -237,6 +237,38 @@ def test_mistakes_get_a_message_and_a_code(
     assert expected in " ".join(error.split())
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "circle", "circle/inside"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "convert {} {tmp}/t",
+        "build {} {tmp}/s --engine local",
+        "check {}",
+        "latency {}",
+        "spark {}",
+        "spans {}",
+        "torch {}",
+    ],
+)
+def test_names_that_lead_nowhere_get_a_message(run_pag: Command, tmp_path: Path, arguments: str, name: str) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    words = arguments.format(tmp_path / name, tmp=tmp_path).split()
+    code, answer, error = run_pag(*words)
+    assert code in {2, 3, 4}
+    assert not answer
+    assert error.startswith(("error", "Usage"))
+
+
+def test_a_trace_takes_no_place_of_a_link_that_leads_nowhere(run_pag: Command, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "a.csv").write_text("worker,start,end,activity\na,0,4,busy\n")
+    for name in ("circle", "circle/inside"):
+        code, _, error = run_pag("convert", tmp_path / "a.csv", tmp_path / name, "--replace")
+        assert code == 4
+        assert error.startswith("error STORE")
+    assert (tmp_path / "circle").is_symlink()
+
+
 def test_looking_into_a_store_loads_no_compiler(store: Path) -> None:
     # Numba takes as long to load as all the rest, and the command has no use for it.
     code = (
