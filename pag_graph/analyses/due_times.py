@@ -166,7 +166,7 @@ def latencies(run: str, inputs: pa.Table, offsets_ns: Mapping[int, int], ends_ns
     offsets_ns
         Per worker: what leads from its clock to the common one.
     ends_ns
-        Per worker: the last event of its log, on its own clock.
+        Per worker that has events: the last one of its log, on its own clock.
 
     Returns
     -------
@@ -185,9 +185,9 @@ def latencies(run: str, inputs: pa.Table, offsets_ns: Mapping[int, int], ends_ns
         worker = int(number)
         offset = offsets_ns[worker]
         schedule = _schedule(worker, part)
-        last = max(
-            part.select(pl.max_horizontal(pl.col("given_ns", "noticed_ns").max())).item() or 0, ends_ns.get(worker, 0)
-        )
+        said = (part.select(pl.max_horizontal(pl.col("given_ns", "noticed_ns").max())).item(), ends_ns.get(worker))
+        # Of who says nothing at all, no input was due.
+        last = max((int(moment) for moment in said if moment is not None), default=schedule.first_ns - 1)
         measured = _measured(part, schedule, last)
         left_out += schedule.inputs - len(measured)
         schedules[worker] = schedule._replace(first_ns=schedule.first_ns + offset)
@@ -217,12 +217,11 @@ def _schedule(worker: int, rows: pl.DataFrame) -> Schedule:
 def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFrame:
     """Return the inputs of one worker that were due by the end, on its own clock."""
     inputs = rows.filter(pl.col("number").is_not_null()).unique("number", keep="first", maintain_order=True)
-    inputs = inputs.select("number", "due_ns", "given_ns", "epoch", "records")
     if schedule.interval_ns is not None:
         numbers = pl.DataFrame({"number": np.arange(schedule.inputs, dtype=np.int64)})
         due_ns = schedule.first_ns + pl.col("number") * schedule.interval_ns
-        inputs = numbers.join(inputs.drop("due_ns"), on="number", how="left").with_columns(due_ns=due_ns)
-    inputs = inputs.filter(pl.col("due_ns") <= end_ns)
+        inputs = numbers.join(inputs, on="number", how="left").with_columns(due_ns=due_ns)
+    inputs = inputs.select("number", "due_ns", "given_ns", "epoch", "records").filter(pl.col("due_ns") <= end_ns)
     looks = rows.filter(pl.col("frontier").is_not_null())
     reached = np.maximum.accumulate(looks["frontier"].to_numpy()) if len(looks) else np.empty(0, np.int64)
     place = np.searchsorted(reached, inputs["number"].to_numpy(), side="right")
@@ -242,41 +241,45 @@ def _point(report: LatencyReport, worker: int | None) -> dict[str, Any]:
     rows = report.rows(worker)
     latency, censored = rows["latency_ns"].to_numpy(), rows["censored"].to_numpy()
     done_rows = rows.filter(~pl.col("censored"))
-    begin_ns, offered_ns = _offer(
+    begin_ns, clocked = _offer(
         report, [scheduled for scheduled in report.schedules if worker in (None, scheduled)], rows
     )
+    offered_ns = max(clocked.values(), default=0)
     noticed_ns = done_rows["noticed_ns"].to_list()
     seconds = (max([begin_ns + offered_ns, *noticed_ns]) - begin_ns) / 1e9 or 1e-9
-    offered = len(rows) / offered_ns * 1e9 if offered_ns else None
+    # What a worker takes in a closed loop beside others is offered by no clock.
+    offered, done = (part.filter(pl.col("worker").is_in(list(clocked))).height for part in (rows, done_rows))
+    offered_per_s = offered / offered_ns * 1e9 if offered_ns else None
     has_records = done_rows["records"].null_count() == 0 and len(done_rows) > 0
     quantiles = {name: quantile(latency, censored, share) for name, share in QUANTILES.items()} if len(rows) else {}
     return {
         "run": report.run,
         "worker": worker,
-        "loop": report.loop,
+        "loop": "open" if clocked else "closed",
         "inputs": len(rows),
         "censored": int(censored.sum()),
-        "offered_per_s": offered,
+        "offered_per_s": offered_per_s,
         "achieved_per_s": len(done_rows) / seconds,
         "records_per_s": float(done_rows["records"].sum()) / seconds if has_records else None,
         "mean_ns": float(latency.mean()) if len(rows) else 0.0,
         **{name: quantiles[name].ns if quantiles else 0 for name in QUANTILES},
         "at_least": [name for name, value in quantiles.items() if value.at_least] + ["mean_ns"] * bool(censored.any()),
-        "stable": None if offered is None else len(done_rows) / seconds >= _STABLE * offered,
+        "stable": None if offered_per_s is None else done / seconds >= _STABLE * offered_per_s,
     }
 
 
-def _offer(report: LatencyReport, workers: Sequence[int], rows: pl.DataFrame) -> tuple[int, int]:
-    """Return when input began, and for how long it was offered by the clock; 0 in a closed loop."""
-    if report.loop == "closed":
-        return min(rows["given_ns"].to_list(), default=0), 0
-    begin = min(report.schedules[worker].first_ns for worker in workers)
-    ends = [
-        min(schedule.first_ns + (schedule.offered_ns or 0), report.ends_ns[worker])
-        for worker, schedule in report.schedules.items()
-        if worker in workers
-    ]
-    return begin, max(max(ends) - begin, 1)
+def _offer(report: LatencyReport, workers: Sequence[int], rows: pl.DataFrame) -> tuple[int, dict[int, int]]:
+    """Return when input began, and until when after that each worker was offered some by the clock."""
+    scheduled = {worker: report.schedules[worker] for worker in workers}
+    clocked = {worker: schedule for worker, schedule in scheduled.items() if schedule.offered_ns is not None}
+    if not clocked:
+        return min(rows["given_ns"].to_list(), default=0), {}
+    begin = min(schedule.first_ns for schedule in clocked.values())
+    ends = {
+        worker: min(schedule.first_ns + (schedule.offered_ns or 0), report.ends_ns[worker])
+        for worker, schedule in clocked.items()
+    }
+    return begin, {worker: max(end - begin, 1) for worker, end in ends.items()}
 
 
 def load_curve(reports: Sequence[LatencyReport]) -> pa.Table:

@@ -53,8 +53,8 @@ def latency(trace: str | os.PathLike[str]) -> LatencyReport:
     ends: dict[int, int] = {}
     for row in workers:
         rows = log.rows_of(row["worker"])
-        last = log.read(row["worker"], rows - 1, rows, ["t_ns"]) if rows else None
-        ends[row["worker"]] = pc.max(last["t_ns"]).as_py() if last is not None else 0
+        if rows:
+            ends[row["worker"]] = pc.max(log.read(row["worker"], rows - 1, rows, ["t_ns"])["t_ns"]).as_py()
     offsets = {row["worker"]: row["offset_ns"] for row in workers}
     return latencies(str(trace), inputs, offsets, ends)
 

@@ -80,6 +80,34 @@ def test_latency_counts_from_when_input_was_due() -> None:
     assert slowest["number"] == 1
 
 
+def test_a_worker_in_a_closed_loop_beside_an_open_one_is_offered_nothing() -> None:
+    inputs = table(
+        schedule(first=0, interval=100, count=4),
+        *(gave(number, 100 * number, due=100 * number) for number in range(4)),
+        saw(4, 400),
+        *(row | {"worker": 1} for row in (schedule(interval=None, count=1), gave(0, 50), saw(1, 90))),
+    )
+    report = measure(inputs, end=400)
+    assert report.rows()["latency_ns"].to_list() == [400, 300, 200, 100, 40]
+    columns = ("worker", "loop", "inputs", "offered_per_s", "stable")
+    assert [tuple(row[name] for name in columns) for row in report.curve()] == [
+        (0, "open", 4, 1e7, True),
+        (1, "closed", 1, None, None),
+        (None, "open", 5, 1e7, True),
+    ]
+
+
+@pytest.mark.parametrize("zero", [0, -1_000_000, 10**15])
+def test_where_a_clock_has_its_zero_does_not_matter(zero: int) -> None:
+    # Nothing was given before the log ended; of a worker without events nobody knows until when it ran.
+    inputs = table(schedule(first=zero, interval=10, count=100), schedule(first=zero, interval=10, count=5, worker=1))
+    report = latencies("run", inputs, {0: 0, 1: 0}, {0: zero + 25})
+    columns = ("worker", "number", "latency_ns", "censored")
+    rows = [tuple(row[name] for name in columns) for row in report.table.to_pylist()]
+    assert rows == [(0, 0, 25, True), (0, 1, 15, True), (0, 2, 5, True)]
+    assert report.not_due == 102
+
+
 def test_an_input_that_was_passed_over_is_not_done() -> None:
     # The program was held up from 15 to 55, and left out what was due meanwhile.
     rows = [schedule(interval=10, count=8), gave(0, 0), saw(1, 5), gave(1, 10), saw(2, 55), gave(6, 60), saw(7, 64)]
