@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _STABLE = 0.99
+_MOST_DUE = 1 << 30
+"""Inputs of a worker that were due: a second of one each nanosecond, which take about 100 bytes each."""
 QUANTILES = {"p50_ns": 0.5, "p99_ns": 0.99, "max_ns": 1.0}
 """Columns of quantiles, by their share."""
 
@@ -176,7 +178,7 @@ def latencies(run: str, inputs: pa.Table, offsets_ns: Mapping[int, int], ends_ns
     Raises
     ------
     TraceFormatError
-        If a worker has no schedule, or several.
+        If a worker has no schedule, several, or one that runs backward.
     """
     rows = pl.from_arrow(inputs)
     assert isinstance(rows, pl.DataFrame)  # noqa: S101
@@ -205,6 +207,9 @@ def _schedule(worker: int, rows: pl.DataFrame) -> Schedule:
         raise TraceFormatError(message, "Call `tracer.inputs` once on each worker.", {"worker": worker})
     row = declared.row(0, named=True)
     first, interval, count = int(row["due_ns"]), row["interval_ns"], int(row["count"])
+    if count < 0 or (interval or 0) < 0:
+        message = f"Worker {worker} declares a schedule of {count} inputs, one each {interval} ns."
+        raise TraceFormatError(message, "Neither can be negative.", {"worker": worker})
     inputs = rows.filter(pl.col("number").is_not_null())
     offered = None if interval is None else count * int(interval)
     if interval is None and inputs.select(pl.col("due_ns").ne_missing(pl.col("given_ns")).any()).item():
@@ -214,11 +219,23 @@ def _schedule(worker: int, rows: pl.DataFrame) -> Schedule:
     return Schedule(first, interval, count, offered)
 
 
+def _due(schedule: Schedule, end_ns: int) -> int:
+    """Count the inputs of a schedule by the clock that were due by its worker's end: a schedule may never end."""
+    passed_ns = end_ns - schedule.first_ns
+    if passed_ns < 0:
+        return 0
+    return min(schedule.inputs, passed_ns // schedule.interval_ns + 1) if schedule.interval_ns else schedule.inputs
+
+
 def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFrame:
     """Return the inputs of one worker that were due by the end, on its own clock."""
     inputs = rows.filter(pl.col("number").is_not_null()).unique("number", keep="first", maintain_order=True)
     if schedule.interval_ns is not None:
-        numbers = pl.DataFrame({"number": np.arange(schedule.inputs, dtype=np.int64)})
+        due = _due(schedule, end_ns)
+        if due > _MOST_DUE:
+            message = f"A worker's schedule has {due:,} inputs that were due; at most {_MOST_DUE:,} can be measured."
+            raise TraceFormatError(message, "Record the schedule that the program follows, or a shorter run.")
+        numbers = pl.DataFrame({"number": np.arange(due, dtype=np.int64)})
         due_ns = schedule.first_ns + pl.col("number") * schedule.interval_ns
         inputs = numbers.join(inputs, on="number", how="left").with_columns(due_ns=due_ns)
     inputs = inputs.select("number", "due_ns", "given_ns", "epoch", "records").filter(pl.col("due_ns") <= end_ns)

@@ -108,6 +108,27 @@ def test_where_a_clock_has_its_zero_does_not_matter(zero: int) -> None:
     assert report.not_due == 102
 
 
+@pytest.mark.parametrize(("interval", "count", "end"), [(10**15, 20_000, 10**15), (2**62, 3, 2**62), (10, 2**60, 15)])
+def test_a_schedule_may_go_on_for_longer_than_anybody_counts(interval: int, count: int, end: int) -> None:
+    report = measure(table(schedule(interval=interval, count=count), gave(0, 0), saw(1, 5)), end=end)
+    assert [(row["due_ns"], row["latency_ns"]) for row in report.table.to_pylist()] == [
+        (1_000, 5),
+        (1_000 + interval, end - interval),
+    ]
+    assert report.not_due == count - 2
+
+
+def test_more_inputs_than_memory_holds_are_refused() -> None:
+    with pytest.raises(TraceFormatError, match=r"1,152,921,504,606,846,976 inputs that were due; at most"):
+        measure(table(schedule(interval=0, count=2**60)), end=50)
+
+
+@pytest.mark.parametrize(("interval", "count"), [(-5, 3), (5, -3), (None, -1)])
+def test_a_schedule_that_runs_backward_is_refused(interval: int | None, count: int) -> None:
+    with pytest.raises(TraceFormatError, match="Worker 0 declares a schedule of"):
+        measure(table(schedule(interval=interval, count=count)), end=50)
+
+
 def test_an_input_that_was_passed_over_is_not_done() -> None:
     # The program was held up from 15 to 55, and left out what was due meanwhile.
     rows = [schedule(interval=10, count=8), gave(0, 0), saw(1, 5), gave(1, 10), saw(2, 55), gave(6, 60), saw(7, 64)]
