@@ -63,8 +63,12 @@ def is_record(record: Any) -> bool:
         return False
     traces = record.get("data")
     if isinstance(traces, list):
-        return all(isinstance(trace, dict) and isinstance(trace.get("spans"), list) for trace in traces)
+        return not traces or any(map(_holds_spans, traces))
     return isinstance(record.get("spans"), list) and ("processes" in record or "traceID" in record)
+
+
+def _holds_spans(trace: Any) -> bool:
+    return isinstance(trace, dict) and isinstance(trace.get("spans"), list)
 
 
 def read(record: dict[str, Any], rows: SpanRows) -> None:
@@ -77,7 +81,10 @@ def read(record: dict[str, Any], rows: SpanRows) -> None:
     rows
         Where to add them; entries that are no spans are counted there.
     """
-    traces = record["data"] if isinstance(record.get("data"), list) else [record]
+    stated = record["data"] if isinstance(record.get("data"), list) else [record]
+    traces = [trace for trace in stated if _holds_spans(trace)]
+    for _ in range(len(stated) - len(traces)):
+        rows.drop("group_unreadable")
     places = [_places(trace.get("processes"), rows) for trace in traces]
     if _add_together([trace["spans"] for trace in traces], places, rows):
         return

@@ -43,8 +43,10 @@ _NOTHING: dict[str, Any] = {}
 def is_record(record: Any) -> bool:
     """Tell whether a JSON value is a span of Zipkin, or a list of such, or a list of lists, one per trace."""
     if isinstance(record, list):
-        inner = next((entry for entry in record if entry != []), None)
-        return is_record(inner[0] if isinstance(inner, list) and inner else inner)
+        # What is nothing is counted as it is read.
+        spans = (span for entry in record for span in (entry if isinstance(entry, list) else [entry]))
+        first = next((span for span in spans if span is not None), None)
+        return not isinstance(first, list) and is_record(first)
     return isinstance(record, dict) and "traceId" in record and "id" in record and "resourceSpans" not in record
 
 

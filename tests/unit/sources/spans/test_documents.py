@@ -126,6 +126,27 @@ def test_a_span_among_the_references_of_another_one_is_counted() -> None:
         assert (rows.rows, rows.dropped) == (1, {"span_unreadable": 1})
 
 
+@pytest.mark.parametrize("odd", [None, 5, {}, {"spans": None}, {"traceID": "b2", "spans": {}}])
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_is_no_trace_among_traces_of_jaeger_is_counted(tmp_path: Path, odd: Any, place: int) -> None:
+    spans = [{"spanID": "a1", "traceID": "b1", "startTime": 5, "duration": 2}]
+    traces = [{"traceID": "b1", "spans": spans}]
+    traces.insert(place, odd)
+    (tmp_path / "a.json").write_text(json.dumps({"data": traces}))
+    assert files.form_of(tmp_path / "a.json") == "jaeger"
+    found = read_spans([tmp_path / "a.json"])
+    assert (found.spans.height, found.dropped) == (1, {"group_unreadable": 1})
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_is_nothing_before_spans_of_zipkin_is_counted(tmp_path: Path, nested: Any) -> None:
+    spans = [None, {"id": "a1", "traceId": "b1", "timestamp": 5, "duration": 2}]
+    (tmp_path / "a.json").write_text(json.dumps([[], spans] if nested else spans))
+    assert files.form_of(tmp_path / "a.json") == "zipkin"
+    found = read_spans([tmp_path / "a.json"])
+    assert (found.spans.height, found.dropped) == (1, {"span_unreadable": 1})
+
+
 @pytest.mark.parametrize("name", ["jaeger", "otlp", "zipkin"])
 def test_a_mark_of_the_encoding_is_no_part_of_the_document(tmp_path: Path, name: str) -> None:
     for mark in ("", "\ufeff"):
