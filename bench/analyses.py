@@ -15,7 +15,6 @@ from bench import harness
 from bench.harness import Bench, Session, polars_reads
 from pag_graph import api
 from pag_graph.analyses import find_analysis
-from pag_graph.analyses.critical_path import critical_path
 from pag_graph.graph.run import Run
 from pag_graph.graph.window import Window
 from pag_graph.model.enums import EpochRole, RuleSet
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.graph.snapshot import Snapshot
-
-k_hops = find_analysis("k-hops")
-participation = find_analysis("participation")
-slack = find_analysis("slack")
 
 ORACLES = Path(os.environ.get("PAG_ORACLES", harness.ROOT.parent / "shared" / "oracles"))
 """Where traces of other programs lie, if they do; see ``tests/integration/test_st2_oracle.py``."""
@@ -129,10 +124,10 @@ def _one_window(session: Session, store: Path) -> None:
         return snapshot
 
     edges = load().edges.height
-    for function, target in ((critical_path, "50 ms"), (slack, ""), (participation, ""), (k_hops, "")):
+    for name, target in (("critical-path", "50 ms"), ("slack", ""), ("participation", ""), ("k-hops", "")):
         session.measure(
-            f"{function.__name__}, one window, loaded",
-            function,
+            f"{name}, one window, loaded",
+            find_analysis(name),
             before=load,
             items=edges,
             unit="edges",
@@ -171,12 +166,12 @@ def _advice(session: Session) -> None:
 
 def _fan_in(session: Session) -> None:
     """Measure messages into one vertex: ten times as many must cost no more than ten times as much."""
-    for function in (k_hops, participation, slack):
+    for name in ("k-hops", "participation", "slack"):
         times = {}
         for count in (_FEW, 10 * _FEW):
             figure = session.measure(
-                f"{function.__name__}, {count:,} messages into one vertex",
-                function,
+                f"{name}, {count:,} messages into one vertex",
+                find_analysis(name),
                 before=partial(_star, count),
                 items=count,
                 unit="messages",
