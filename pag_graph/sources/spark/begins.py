@@ -53,6 +53,16 @@ class Begin:
         self._odd_values, self._times = reading.tasks.odd_values, (reading.first_ms, reading.last_ms)
         self._events, self._work = sum(reading.counts.values()) - 1, _work(reading)
 
+    def is_open(self, reading: Reading) -> bool:
+        """Say whether a start may still tell that the events since are another application's: no work came.
+
+        Parameters
+        ----------
+        reading
+            The same one, which has read on.
+        """
+        return _work(reading) == self._work
+
     def restore(self, reading: Reading) -> int:
         """Make a reading know again what it knew, unless work came since: that would be the first application's.
 
@@ -61,7 +71,7 @@ class Begin:
         int
             How many events it has left out then; not the last one, which is the start.
         """
-        if _work(reading) != self._work:
+        if not self.is_open(reading):
             return 0
         reading.log.version, reading.log.properties = self._facts
         reading.executors = self._executors

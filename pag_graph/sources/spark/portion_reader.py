@@ -179,14 +179,15 @@ class PortionReader:
         """Take in a line; return the portion that ends with it, if one does."""
         reading = self._reading
         reading.line(line)
-        if self.ended or not self.units.quiet(reading.running):
+        # What may turn out to be another application's stays in one portion, which can leave it out.
+        if self.ended or not self.units.quiet(reading.running) or reading.begins():
             return None
         return self._cut()
 
     def give_up(self) -> Portion | None:
         """End a portion where the log has a gap, whatever is under way; none where nothing follows any more."""
         self.units.give_up()
-        return self._cut() if self.units.ended and not self.ended else None
+        return self._cut() if self.units.ended and not self.ended and not self._reading.begins() else None
 
     def last(self, *, in_progress: bool) -> Portion | None:
         """Return what is left when nothing follows; None if no event was read at all."""

@@ -193,6 +193,30 @@ def test_an_application_without_its_start_stays_the_first_one(
     assert found == {row["finding"]: row["observed"] for row in alone.findings.to_pylist()}
 
 
+@pytest.mark.parametrize("behind", [1, 2])
+def test_no_portion_ends_between_what_begins_another_application_and_its_start(tmp_path: Path, behind: int) -> None:
+    """What was logged before that start was then not known to be the other one's: its executors were workers here."""
+    first, other = stream(3)[:-1], another_application(3_600_000, "app-2")
+    other = [other[0], *(line.replace(b'"Executor ID": "', b'"Executor ID": "9') for line in other[2:4]), other[1]]
+    # The stream says of its last batch, which ends a portion, when the other one has begun.
+    lines = [*first[:-1], *other[:behind], first[-1], *other[behind:]]
+    expected = whole(lines, tmp_path / "whole", "batch")
+    for line in lines:
+        with (tmp_path / "app.inprogress").open("ab") as file:
+            file.write(line)
+        feed = EventLogFeed(tmp_path / "app", tmp_path / "trace")
+        feed.look()
+        feed.close()
+    (tmp_path / "app.inprogress").rename(tmp_path / "app")
+    finished(EventLogFeed(tmp_path / "app", tmp_path / "trace")).close()
+    assert told(tmp_path / "trace") == expected
+    convert(tmp_path / "app", tmp_path / "one")
+    for trace in map(Trace.open, (tmp_path / "trace", tmp_path / "one")):
+        found = {row["finding"]: row["observed"] for row in trace.findings.to_pylist()}
+        assert found == {"log_incomplete": 1, "second_application": len(other) + 1}
+        assert [host for host in trace.workers.column("host").to_pylist() if host] == ["host-0", "host-1"]
+
+
 def test_executors_that_the_log_does_not_add_are_numbered_by_their_tasks(tmp_path: Path) -> None:
     """Their order was another one at each reading, so who followed a log had workers of other numbers."""
     log = EventLog(cores=[])
