@@ -9,7 +9,7 @@ from pag_graph.sources.spark.event_values import AFTER_A_START, integer
 if TYPE_CHECKING:
     from pag_graph.sources.spark.reader import Reading
 
-__all__ = ["Begin", "starts_another"]
+__all__ = ["Begin", "another_may_begin", "starts_another"]
 
 
 def starts_another(reading: Reading, event: dict[str, Any], app_id: str) -> bool:
@@ -51,17 +51,7 @@ class Begin:
         self._executors = {name: dict(executor) for name, executor in reading.executors.items()}
         self._counts = dict(reading.unknown), dict(reading.damaged)
         self._odd_values, self._times = reading.tasks.odd_values, (reading.first_ms, reading.last_ms)
-        self._events, self._work = sum(reading.counts.values()) - 1, _work(reading)
-
-    def is_open(self, reading: Reading) -> bool:
-        """Say whether a start may still tell that the events since are another application's: no work came.
-
-        Parameters
-        ----------
-        reading
-            The same one, which has read on.
-        """
-        return _work(reading) == self._work
+        self._events, self.work = sum(reading.counts.values()) - 1, _work(reading)
 
     def restore(self, reading: Reading) -> int:
         """Make a reading know again what it knew, unless work came since: that would be the first application's.
@@ -71,13 +61,24 @@ class Begin:
         int
             How many events it has left out then; not the last one, which is the start.
         """
-        if not self.is_open(reading):
+        if _work(reading) != self.work:
             return 0
         reading.log.version, reading.log.properties = self._facts
         reading.executors = self._executors
         reading.unknown, reading.damaged = self._counts
         reading.tasks.odd_values, (reading.first_ms, reading.last_ms) = self._odd_values, self._times
         return sum(reading.counts.values()) - 1 - self._events
+
+
+def another_may_begin(reading: Reading) -> bool:
+    """Say whether a start may still tell that the last events are another application's, for no work came since.
+
+    Parameters
+    ----------
+    reading
+        What was read.
+    """
+    return reading.begin is not None and _work(reading) == reading.begin.work
 
 
 def _work(reading: Reading) -> int:

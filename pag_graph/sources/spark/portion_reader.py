@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from pag_graph.sources.spark.batch_times import BatchTimes
+from pag_graph.sources.spark.begins import another_may_begin
 from pag_graph.sources.spark.extent import find_extent
 from pag_graph.sources.spark.log_tables import SparkLog, note
 from pag_graph.sources.spark.logfiles import LogFiles
@@ -180,14 +181,16 @@ class PortionReader:
         reading = self._reading
         reading.line(line)
         # What may turn out to be another application's stays in one portion, which can leave it out.
-        if self.ended or not self.units.quiet(reading.running) or reading.begins():
+        if self.ended or not self.units.quiet(reading.running) or another_may_begin(reading):
             return None
         return self._cut()
 
     def give_up(self) -> Portion | None:
         """End a portion where the log has a gap, whatever is under way; none where nothing follows any more."""
         self.units.give_up()
-        return self._cut() if self.units.ended and not self.ended and not self._reading.begins() else None
+        if self.ended or not self.units.ended or another_may_begin(self._reading):
+            return None
+        return self._cut()
 
     def last(self, *, in_progress: bool) -> Portion | None:
         """Return what is left when nothing follows; None if no event was read at all."""

@@ -373,10 +373,6 @@ class Reading:
         self.log.app_name, self.log.app_id = str(event.get("App Name", ""))[:500], app_id
         self.log.start_ms = self._time(event["Timestamp"])
 
-    def begins(self) -> bool:
-        """Say whether what was read last may belong to another application, whose start would say so."""
-        return self.begin is not None and self.begin.is_open(self)
-
     def _application_end(self, event: dict[str, Any]) -> None:
         self.log.end_ms = self._time(event["Timestamp"])
         self.log.complete = self.ended = True
