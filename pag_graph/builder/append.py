@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.plan import run_id_of
@@ -10,8 +10,12 @@ from pag_graph.errors import StoreConflictError
 from pag_graph.rules.rows import RuleParameters
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     import pyarrow as pa
 
+    from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.saved import Saved
     from pag_graph.model.enums import RuleSet
     from pag_graph.store.delta import StoreInfo
@@ -26,6 +30,8 @@ def check_same_run(
     base: StoreInfo, trace: Trace, rules: RuleSet, parameters: RuleParameters | None, *, followed: bool = False
 ) -> None:
     """Refuse to append another run, or a trace of other workers: their clocks are not those that were committed.
+
+    Of a run that is followed, others may join the workers that were committed; see `check_joined`.
 
     Parameters
     ----------
@@ -50,7 +56,7 @@ def check_same_run(
         raise StoreConflictError(message, f"Go on with {hint}, or use `--replace`.", {"path": str(base.path)})
     now = {str(worker) for worker in trace.workers["worker"].to_pylist()}
     before = set(base.run["clocks"]["offset_ns"]) if "clocks" in base.run else now
-    if now != before:
+    if not before <= now if followed else now != before:
         message = f"{base.path} holds run {base.run['run_id']} of {len(before)} workers; this trace has {len(now)}"
         message += ", and is of another run." if len(now) != len(before) else " others, and is of another run."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
@@ -58,6 +64,32 @@ def check_same_run(
     if base.run["run_id"] != run_id:
         message = f"{base.path} holds run {base.run['run_id']}; this trace with these rules is run {run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
+
+
+def check_joined(plan: RunPlan, run: Mapping[str, Any], where: Path) -> None:
+    """Refuse workers that joined a run that is followed, if what was decided without them might look different.
+
+    Parameters
+    ----------
+    plan
+        What is to be done next.
+    run
+        What a commit, or the last step, said of the run.
+    where
+        The store.
+
+    Raises
+    ------
+    StoreConflictError
+        If one began before a row that is decided, or messages told how the clocks differ, and nothing of its clock.
+    """
+    joined = [worker for worker in plan.workers if str(worker) not in run["clocks"]["offset_ns"]]
+    decided_ns = max((row.t for _, row in plan.follows.values()), default=0)
+    for worker in joined:
+        begins = (plan.clocks[worker].common(part.t_min) for part in plan.log.chunks.get(worker, ()))
+        if plan.estimate is not None or any(begin_ns < decided_ns for begin_ns in begins):
+            message = f"Worker {worker} joined run {plan.run_id} too late: {where} holds what was decided without it."
+            raise StoreConflictError(message, "Follow it into another store, or use `--replace`.", {"path": str(where)})
 
 
 def nothing_new(base: StoreInfo, begin: Saved | None, trace: Trace) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.builder import saved
-from pag_graph.builder.append import check_same_run
+from pag_graph.builder.append import check_joined, check_same_run
 from pag_graph.builder.commit import commit_derived, commit_removal, last_to_answer, nothing_more, prepare
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
@@ -264,6 +264,8 @@ class Follower:
         begin = self._begin or Saved()
         before = replace(begin, state=self._state).known(self._run) if self._run is not None else None
         plan = plan_run(trace, rules, self._parameters, slice_events=self._slice_events, known=before, log=log)
+        if self._run is not None:
+            check_joined(plan, self._run, self._target)
         self.scanned += sum(part.events for part in plan.slices)
         folded = fold(plan, self._sink, self._state.copy(), begin.closed, silent, show=last)
         self.scanned += folded.scanned_again

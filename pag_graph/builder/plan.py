@@ -300,9 +300,9 @@ def _clocks_of(
     if known is not None and of(rules).aligned:
         # They may not change under what is committed.
         committed_clocks = known.run["clocks"]
-        clocks = {
-            w: Clock(offset_ns=committed_clocks["offset_ns"][str(w)], drift=committed_clocks["drift"][str(w)])
-            for w in workers
+        clocks |= {
+            int(w): Clock(offset_ns=offset_ns, drift=committed_clocks["drift"][w])
+            for w, offset_ns in committed_clocks["offset_ns"].items()
         }
     return clocks, estimate
 

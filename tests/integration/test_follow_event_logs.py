@@ -19,9 +19,10 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.sources import convert
 from tests.support.compare import committed, differences
 from tests.support.growing_logs import content_of, grow, log_in, steps
+from tests.support.spark_logs import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 DATA = Path(__file__).parents[1] / "data" / "spark"
 PROVE = os.environ.get("PAG_PROVE") == "1"
@@ -73,6 +74,40 @@ def test_a_follower_that_is_killed_ends_with_the_store_of_the_whole_log(name: st
     ended = tmp_path / (place.name.removesuffix(".inprogress"))
     convert(ended, tmp_path / "whole.trace", epochs="query")
     api.build(tmp_path / "whole.trace", tmp_path / "whole.pag", engine="local")
+    assert differences(committed(store), committed(tmp_path / "whole.pag")) == ""
+
+
+def by_executors(log: EventLog, jobs: Sequence[str], first: int = 0) -> EventLog:
+    """Add a job a second, each with a task on an executor."""
+    for job, executor in enumerate(jobs, first):
+        at = 1_000 * job + 500
+        log.job(job, at, [job]).stage(job, at, tasks=1).task(job, 0, executor, at + 10, at + 300, run=200)
+        log.stage_done(job, at + 310).job_done(job, at + 320)
+    return log
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_executors_may_come_while_their_application_is_followed(tmp_path: Path, *, restarted: bool) -> None:
+    """Whoever had committed a portion knew no clock of a worker of a later one, or took the log for another run's."""
+    log = by_executors(EventLog(cores=[1]), ["0", "0"])
+    place, store = tmp_path / "app.inprogress", tmp_path / "app.pag"
+    place.write_bytes(log.content)
+    by_executors(log.executor("1", 2_300), ["1", "0"], 2).end(9_000)
+    if restarted:
+        assert not api.follow(place, store, epochs="job", until="idle:0ms").complete
+        log.write(place)
+        place.rename(tmp_path / "app")
+        assert api.follow(tmp_path / "app", store, epochs="job").complete
+    else:
+        for commit in api.live(place, store, epochs="job", commit_every_s=0.0):
+            if place.exists():
+                assert commit.run.info.run["workers"] == 2
+                log.write(place)
+                place.rename(tmp_path / "app")
+        assert commit.complete
+    convert(tmp_path / "app", tmp_path / "whole.trace", epochs="job")
+    api.build(tmp_path / "whole.trace", tmp_path / "whole.pag", engine="local")
+    assert api.open(store).run.info.run["workers"] == 3
     assert differences(committed(store), committed(tmp_path / "whole.pag")) == ""
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -30,7 +31,9 @@ from pag_graph.graph.run import Run
 from pag_graph.motif.alerts import BUILT_IN, Rule
 from pag_graph.store.delta import open_store
 from pag_graph.store.live import followed, read_status, read_timings, write_status
+from pag_graph.store.meta import read_meta, write_meta
 from pag_graph.store.retention import Keep
+from pag_graph.store.trace_files import META
 from pag_graph.testing.traces import draw
 from tests.support.compare import committed, differences
 from tests.support.growing import GrowingTrace, late_reads, rounds
@@ -346,6 +349,43 @@ def test_nothing_is_committed_before_every_worker_has_logged(tmp_path: Path) -> 
     assert not (tmp_path / "store").exists()
     assert following(growing, tmp_path / "store", growing.finish).run().commits == 1
     assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_workers_may_join_unless_they_began_before_what_is_decided(
+    tmp_path: Path, *, late: bool, restarted: bool
+) -> None:
+    begin = 0 if late else 200
+    ends = " | ".join(f"{20 * number + 10} end" for number in range(10))
+    joins = f"~10 {begin} start 1 | ~10 {begin + 5} stop 1 | ~10 {begin + 20} end"
+    trace = draw(f"{ends} | ~10 200 spawn 2 | ~10 230 end", f"{ends} | ~10 230 end", joins)
+    growing = GrowingTrace(trace, tmp_path / "trace")
+    description = growing.path / "workers.parquet"
+    workers, meta = pq.read_table(description), read_meta(growing.path / META)
+
+    def two() -> None:
+        pq.write_table(workers.slice(0, 2), description)
+        write_meta(replace(meta, workers=2), growing.path / META)
+        for worker in (0, 1):
+            growing.write(worker, 6)
+
+    def all_three() -> None:
+        pq.write_table(workers, description)
+        write_meta(meta, growing.path / META)
+        growing.finish()
+
+    if restarted:
+        following(growing, tmp_path / "store", two).run()
+        run = following(growing, tmp_path / "store", all_three)
+    else:
+        run = following(growing, tmp_path / "store", two, all_three)
+    if late:
+        with pytest.raises(StoreConflictError, match=r"Worker 2 joined run .* too late"):
+            run.run()
+    else:
+        run.run()
+        assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
 
 
 def test_a_follower_may_be_there_before_the_trace(tmp_path: Path) -> None:
