@@ -18,7 +18,7 @@ from pag_graph.errors import UnsupportedPlanError
 from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.run import Run
 from pag_graph.model.live_tables import ALERTS, CHANGES, FROM, STANDING
-from pag_graph.motif.alerts import FRONTIER, Rule
+from pag_graph.motif.alerts import BUILT_IN, FRONTIER, Rule
 from pag_graph.runtime import threads
 from pag_graph.store.contents import Live
 from pag_graph.store.fresh import write_and_keep
@@ -124,15 +124,14 @@ class Standings:
         if self.forgets or state.removed is not None:
             for query in (*queries_before, *self.queries):
                 refuse_sums(query)
-        rules = [Rule.of(entry) for entry in live["rules"]]
-        new_rules = [rule for rule in self.rules if rule not in rules]
+        rules, run = [Rule.of(entry) for entry in live["rules"]], Run.of(state)
+        new_rules = [rule for rule in self.rules if rule not in rules and not _is_left_out(rule, run)]
         new_queries = [*self.queries, *(watched for rule in new_rules if (watched := _query_of(rule)) is not None)]
         added = [query for query in dict.fromkeys(new_queries) if query not in queries_before]
         if (only_new and not added and not new_rules and held is None) or not (
             queries_before or added or rules or new_rules
         ):
             return None
-        run = Run.of(state)
         for query in added:
             query.analysis.check_standing(run)
             refuse_removed(query, run, answered)
@@ -177,6 +176,18 @@ class Standings:
 def _query_of(rule: Rule) -> Query | None:
     """Return the query that a rule watches; None of one about the frontier."""
     return None if rule.query == FRONTIER else Query.parse(rule.query)
+
+
+def _is_left_out(rule: Rule, run: Run) -> bool:
+    """Say whether a rule that nobody wrote for this run watches what no standing query of it can say."""
+    query = _query_of(rule) if rule in BUILT_IN else None
+    if query is None:
+        return False
+    try:
+        query.analysis.check_standing(run)
+    except UnsupportedPlanError:
+        return True
+    return False
 
 
 def refuse_sums(query: Query) -> None:

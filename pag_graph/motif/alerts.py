@@ -247,5 +247,6 @@ BUILT_IN: tuple[Rule, ...] = (
     Rule(name="low_coverage", query="rounds", where="row.coverage < 0.5"),
     Rule(name="frontier_held", query=FRONTIER, where="row.held_ns > s(60)", subject=("worker",)),
 )
-"""Rules that fit every run: ST2's five invariants with learned limits, records that one worker alone gets, rounds in
-which workers mostly wait, or nobody knows what they did, and a worker for which all answers wait since a minute."""
+"""ST2's five invariants with learned limits, records that one worker alone gets, rounds in which workers mostly wait,
+or nobody knows what they did, and a worker for which all answers wait since a minute. A run does without those whose
+query cannot be a standing one of it."""

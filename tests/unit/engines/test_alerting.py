@@ -17,6 +17,7 @@ from pag_graph.api.standing import standings
 from pag_graph.engines.following import Following, Until
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph.run import Run
+from pag_graph.model.enums import RuleSet
 from pag_graph.motif.alerts import BUILT_IN, Rule, read_rules
 from pag_graph.store.delta import open_store
 from pag_graph.testing.traces import draw
@@ -196,6 +197,22 @@ def test_what_cannot_stand_is_refused(tmp_path: Path) -> None:
     trace = skewed_rounds(1, ()).write(tmp_path / "trace")
     with pytest.raises(UnsupportedPlanError, match="cannot be a standing query"):
         api.build(trace, tmp_path / "store", engine="local", queries=["why"])
+
+
+def test_built_in_rules_are_for_runs_whose_source_states_what_workers_do_as_well(tmp_path: Path) -> None:
+    """One of them asks for skew, which no standing query of such a run says: event logs of Spark were refused."""
+    logs = [f"0 start 1 =processing | {9 + worker} stop 1 | {9 + worker} end" for worker in (0, 1)]
+    draw(*logs, rules=RuleSet.STATED).write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local", alerts=BUILT_IN)
+    live = open_store(tmp_path / "store").live
+    assert live is not None
+    left_out = {rule.name for rule in BUILT_IN} - {entry["name"] for entry in live["rules"]}
+    assert left_out == {"records_to_one_worker"}
+    assert {query.partition(":")[0] for query in live["queries"]} == {"invariants", "rounds"}
+    # Whoever asks for it is told.
+    rule = Rule(name="mine", query="skew", where="row.share = 1")
+    with pytest.raises(UnsupportedPlanError, match="skew cannot be a standing query of this run"):
+        api.build(tmp_path / "trace", tmp_path / "other", engine="local", alerts=[rule])
 
 
 def test_the_example_of_the_page_is_a_file_of_rules() -> None:
