@@ -23,6 +23,7 @@ from pag_graph.builder.pending import ClosedEpoch, PendingCommit
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
+from pag_graph.builder.sends import SendBook
 from pag_graph.builder.sink import StoreSink
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.model.enums import RuleSet
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
+
+    import polars as pl
 
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.fold import Folded
@@ -149,7 +152,7 @@ class Follower:
         self._rules, self._parameters = rules, parameters or RuleParameters()
         self._derive = derive
         self._compaction = Compaction(target)
-        self._retention = Retention(self._compaction, nesting)
+        self._retention = Retention(self._compaction, nesting, self._unread)
         self._kept: StoreInfo | None = None
         self._previous = replaced
         self._run: Mapping[str, Any] | None = None
@@ -446,6 +449,12 @@ class Follower:
         """End what is done beside the commits."""
         self._retention.give_up()
         self._compaction.close()
+
+    def _unread(self) -> pl.DataFrame:
+        """Return the sends of the last commit that may still be read: an edge that comes later begins there."""
+        sends = SendBook() if self._begin is None or self.complete else self._begin.state.sends.copy()
+        sends.place = self._sink
+        return sends.unread().select("id", "epoch")
 
     def _take(self, info: StoreInfo) -> None:
         """Go on from a state of the store, whose queries want to see what is written from now on."""

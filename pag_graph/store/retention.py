@@ -28,7 +28,7 @@ from pag_graph.store.state_files import discard_sends
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from pag_graph.store.compaction import Compaction
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     Nests = Callable[[StoreInfo, int, int], Nesting]
     """Says, of a state, the first epoch that stays and when its window opens, how activities nest that go."""
+    Unread = Callable[[], pl.DataFrame]
+    """Returns the sends that may still be read, as of the latest state: ``id`` and ``epoch``."""
 
 _SLACK = 4
 """A part of what is kept may be there beside it before anything is removed: one such part."""
@@ -166,7 +168,7 @@ class Removal(NamedTuple):
     """What stays known of it."""
 
 
-def removal(info: StoreInfo, first: int, nests: Nests | None = None) -> Removal:
+def removal(info: StoreInfo, first: int, nests: Nests | None = None, unread: pl.DataFrame | None = None) -> Removal:
     """Write what stays of files that hold older rows.
 
     Parameters
@@ -177,13 +179,15 @@ def removal(info: StoreInfo, first: int, nests: Nests | None = None) -> Removal:
         The first epoch that stays.
     nests
         Says how activities nest, where the source states them.
+    unread
+        Sends that may still be read, ``id`` and ``epoch``: an edge that comes later begins there.
 
     Returns
     -------
     Removal
         What stays are rows that carry `first` or a later epoch; edges that end, or begin, after the instant at which
-        the window of `first` opens; vertices after it, those at which such edges begin or end, and those that say which
-        stated activities are open there; findings and alerts.
+        the window of `first` opens; vertices after it, those at which such edges begin or end, those that say which
+        stated activities are open there, and sends that may still be read; findings and alerts.
 
     Raises
     ------
@@ -203,8 +207,10 @@ def removal(info: StoreInfo, first: int, nests: Nests | None = None) -> Removal:
         with enough_memory(f"To remove the epochs before {first} from {info.path}"):
             nesting = nests(info, first, opens_ns) if nests and info.run["rules"] == str(RuleSet.STATED) else None
             remembered = remember(info, first, ~stays, nesting)
+            more = [] if nesting is None else [nesting.stay]
+            more += [] if unread is None else [unread.filter(older)]
             cuts.cut("edges", stays, all_older & (last_end_ns <= opens_ns))
-            which = {"edges": stays, "vertices": cuts.cut_vertices(opens_ns, nesting)}
+            which = {"edges": stays, "vertices": cuts.cut_vertices(opens_ns, more)}
             cut = cut_segments(info, cuts.swaps, which, opens_ns, segments_before(info))
             remembered = remembered.and_segments(info, cut)
             for name in (TRAFFIC, "changes", "epochs"):
@@ -245,10 +251,12 @@ class Retention:
         Joins files of this store. Nothing is joined from when a removal is due until it is over, for it may go.
     nests
         As for `removal`.
+    unread
+        Returns what `removal` is to know of sends.
     """
 
-    def __init__(self, compaction: Compaction, nests: Nests | None = None) -> None:
-        self._compaction, self._nests = compaction, nests
+    def __init__(self, compaction: Compaction, nests: Nests | None = None, unread: Unread | None = None) -> None:
+        self._compaction, self._nests, self._unread = compaction, nests, unread
         self._begun: _Begun | None = None
 
     def ready(self, info: StoreInfo, keep: Keep, *, exactly: bool = False) -> Removal | None:
@@ -272,10 +280,10 @@ class Retention:
             self.give_up()
             self._compaction.give_up()
             first = keep.first(info, exactly=True)
-            return None if first is None else removal(info, first, self._nests)
+            return None if first is None else self._removal(info, first)()
         if self._begun is None:
             if (first := keep.first(info)) is not None:
-                work = self._compaction.instead(partial(removal, info, first, self._nests))
+                work = self._compaction.instead(self._removal(info, first))
                 self._begun = None if work is None else _Begun(info, first, work)
             return None
         if not self._begun.work.done():
@@ -286,7 +294,11 @@ class Retention:
         if begun.holds(gone, info):
             return gone
         _withdraw(info, gone.swaps, gone.remembered)
-        return removal(info, begun.first, self._nests)
+        return self._removal(info, begun.first)()
+
+    def _removal(self, info: StoreInfo, first: int) -> Callable[[], Removal]:
+        """Return what writes a removal; which sends are unread is asked for now."""
+        return partial(removal, info, first, self._nests, self._unread() if self._unread else None)
 
     def give_up(self) -> None:
         """Wait for what is being written, and remove it: no commit takes it."""
@@ -325,9 +337,9 @@ class _Cuts:
                     added += [new_part] if new_part else []
             self.swaps[table] = Swap(tuple(added), tuple(removed), same_rows=False)
 
-    def cut_vertices(self, opens_ns: int, nesting: Nesting | None) -> pl.Expr:
-        """Leave the vertices that are shown, when edges are cut; say which of them stay."""
-        ends = pl.concat([self.ends_of_edges(), *([] if nesting is None else [nesting.stay])])
+    def cut_vertices(self, opens_ns: int, more: Sequence[pl.DataFrame]) -> pl.Expr:
+        """Leave the vertices that are shown, and some more, when edges are cut; say which of them stay."""
+        ends = pl.concat([self.ends_of_edges(), *more])
         in_view = pl.col("id").is_in(ends["id"].implode()) | (pl.col("t_ns") > opens_ns)
         # Ids say nothing of time; the epochs of those few vertices do.
         epochs = pl.lit(ends["epoch"].sort())

@@ -300,6 +300,33 @@ def test_what_stays_is_what_the_kept_windows_show(
         assert summed(kept, name) == {row: n for row, n in summed(whole, name).items() if row[0] >= first}
 
 
+@pytest.mark.parametrize(("calls", "restart"), [(1, 0), (3, 0), (1, 4)])
+def test_who_sent_what_is_read_when_its_epoch_is_gone_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int, restart: int
+) -> None:
+    """The epoch is answered a second later, whoever has still to read: the edge came, and one of its ends was gone."""
+    later(monkeypatch, calls)
+    kept = follow(late_reads(12, sent=3, read=11, length=300_000_000), tmp_path, Keep(epochs=2), restart=restart)
+    api.build(tmp_path / "trace", tmp_path / "whole", engine="local")
+    assert kept.removed is not None
+    assert kept.removed.last_epoch >= 8
+    there = {row["id"] for row in rows(kept, "vertices")}
+    assert all({row["src"], row["dst"]} <= there for row in rows(kept, "edges"))
+    of_kept, of_whole = (
+        api.open(tmp_path / name).motif(
+            "(s)-[m]->(z)", "m.type = 'data_message'", epochs=[11], columns=["s.worker", "s.t_ns", "z.worker"]
+        )
+        for name in ("store", "whole")
+    )
+    assert of_kept.table() == of_whole.table()
+    assert of_kept.table().num_rows == 1
+
+
+def test_a_message_that_nobody_reads_keeps_its_sender_only_until_the_run_is_complete(tmp_path: Path) -> None:
+    kept = follow(late_reads(12, sent=3, read=None, length=300_000_000), tmp_path, Keep(epochs=2))
+    assert all(row["kind"] != "send" for row in rows(kept, "vertices"))
+
+
 def summed(info: StoreInfo, query: str) -> dict[tuple[int, str], int]:
     """Add up the changes of a query."""
     sums: dict[tuple[int, str], int] = {}
