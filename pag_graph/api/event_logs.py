@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.store.delta import LIVE
 from pag_graph.store.live import write_units
+from pag_graph.store.trace_files import META
 
 if TYPE_CHECKING:
     import os
@@ -55,10 +56,12 @@ def fed(
     Raises
     ------
     InvalidParameterError
-        If there are options for event logs, and it is a trace.
+        If there are options for event logs, and it is a trace; or it is a log that does not grow.
     """
     path, place = Path(source).absolute(), Path(store).absolute()
     epochs, trace = options.get("epochs"), options.get("trace")
+    if epochs is None:
+        _refuse_others(path)
     if epochs is None and not _is_log(path):
         if trace is not None:
             message = f"{path} is not an event log, so its trace is not written to another place."
@@ -80,6 +83,25 @@ def _is_log(path: Path) -> bool:
     from pag_graph.sources.spark.logfiles import looks_like_log
 
     return path.is_file() or (path.is_dir() and looks_like_log(path))
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse what is there and will be neither a trace nor an event log: nothing that is waited for would come."""
+    from pag_graph.sources import detect_format
+    from pag_graph.sources.spark.logfiles import looks_like_log
+
+    if not path.exists() or (path / META).exists() or looks_like_log(path):
+        return
+    message, hint = f"{path} holds event logs, and is none itself.", "Name the log to follow."
+    try:
+        if not (path.is_dir() and any(map(looks_like_log, path.iterdir()))):
+            form = detect_format(path)
+            message = f"{path} is in the format {form}, which cannot be followed: it is written when all has ended."
+            hint = "Convert it (`pag convert`), and build its trace (`pag build`)."
+    except (OSError, TraceFormatError):
+        # Nobody knows yet what it will be.
+        return
+    raise InvalidParameterError(message, hint, {"path": str(path)})
 
 
 class _Teller:

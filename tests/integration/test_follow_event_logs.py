@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -109,6 +110,24 @@ def test_executors_may_come_while_their_application_is_followed(tmp_path: Path, 
     api.build(tmp_path / "whole.trace", tmp_path / "whole.pag", engine="local")
     assert api.open(store).run.info.run["workers"] == 3
     assert differences(committed(store), committed(tmp_path / "whole.pag")) == ""
+
+
+def test_logs_that_do_not_grow_are_refused(tmp_path: Path) -> None:
+    """A file of any other format was waited for as for an event log, without end; so was a folder, as for a trace."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "activities.csv").write_text("worker,activity,start_ns,end_ns\n0,processing,0,10\n")
+    ranks = Path(__file__).parents[1] / "data" / "kineto"
+    places = (tmp_path / "log", tmp_path / "log" / "activities.csv", ranks, ranks / "rank-0.json.gz")
+    for place, form in zip(places, ("activities", "activities", "kineto", "kineto"), strict=True):
+        with pytest.raises(InvalidParameterError, match=f"in the format {form}, which cannot be followed") as refused:
+            api.follow(place, tmp_path / "run.pag", until="idle:0ms")
+        assert "pag convert" in str(refused.value.hint)
+    (tmp_path / "eventlogs").mkdir()
+    shutil.copy(DATA / "two-jobs.zstd", tmp_path / "eventlogs")
+    with pytest.raises(InvalidParameterError, match="holds event logs, and is none itself"):
+        api.follow(tmp_path / "eventlogs", tmp_path / "run.pag", until="idle:0ms")
+    # Nothing is left of the attempts.
+    assert {file.name for file in tmp_path.iterdir()} == {"log", "eventlogs"}
 
 
 def test_what_is_no_event_log_has_no_use_for_its_options(tmp_path: Path) -> None:
