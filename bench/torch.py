@@ -29,12 +29,12 @@ def _built(file: Path, folder: Path) -> None:
 def run(session: Session) -> None:
     """Measure."""
     from pag_graph.diagnosis.torch.answer import answer
-    from pag_graph.sources.kineto.convert import map_files, trace_files, write_mapped
+    from pag_graph.sources.kineto.convert import map_files, write_mapped
     from pag_graph.sources.kineto.rank_log import read_rank
 
     steps = 20 if session.quick else 200
     one_rank = session.fixed(f"kineto-1x{steps}-v1", lambda path: _job(path, ranks=1, steps=steps))
-    (file,) = trace_files(one_rank)
+    (file,) = one_rank.iterdir()
     log = read_rank(file)
     events = len(log.kind) + sum(log.dropped.values())
     parse = Yardstick(name="orjson parses the same file", run=lambda: orjson.loads(file.read_bytes()))
@@ -63,7 +63,7 @@ def run(session: Session) -> None:
     )
     for ranks in (2, 8, 64):
         job = session.fixed(f"kineto-{ranks}x10-v1", lambda path, ranks=ranks: _job(path, ranks=ranks, steps=10))
-        files = trace_files(job)
+        files = sorted(job.iterdir())
         count = sum(len(read_rank(trace_file).kind) for trace_file in files)
         session.measure(
             f"pag torch on {ranks} ranks, 10 steps",
