@@ -124,7 +124,7 @@ def pandas_udf(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: 
 
     # Spark looks the types up, which are no names of this module.
     digits_of.__annotations__ = {"numbers": pd.Series, "return": pd.Series}
-    compute = f.pandas_udf(digits_of, "long")  # type: ignore[call-overload]
+    compute = f.pandas_udf(digits_of, "long")  # type: ignore[attr-defined,call-overload]
     if role == "planted":
         _keep_nothing(spark.range(0, 2_400_000, 1, 8).select(compute("id")))
     elif role == "twin":

@@ -373,7 +373,7 @@ class Following:
             message = f"The trace at {self._source} has no events."
             hint = "Was logging switched on before the dataflow was built, and was the log flushed at the end?"
             if ending == "idle":
-                hint = "Does the program run, and does it write down what it does? Jobs of Spark are read when they end."
+                hint = "Does the program run, and say what it does? Jobs of Spark are read when they end."
             raise TraceFormatError(message, hint, {"file": str(self._source)})
         if log is not None and not follower.holds(tail.trace()):
             # A stopped follower leaves only what is final: the program runs on, and the next follower resumes.
