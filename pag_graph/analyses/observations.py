@@ -311,7 +311,9 @@ def _activations(windows: int, edges: pl.DataFrame, window: I64) -> pl.DataFrame
     )
     leaves = leaves[order]
     activation = activation[leaves]
-    first = np.union1d(of_window[:-1][np.diff(of_window) > 0], np.flatnonzero(np.diff(activation, prepend=-1)))
+    is_first = np.diff(activation, prepend=-1) != 0
+    is_first[of_window[:-1][np.diff(of_window) > 0]] = True
+    first = np.flatnonzero(is_first)
     src, dst, start, duration = (edges[name].to_numpy()[leaves] for name in ("src", "dst", "start_ns", "duration_ns"))
     begin = np.minimum.reduceat(start, first)
     end = np.maximum.reduceat(start + duration, first)
