@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.window import whole_number
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.durable import durable
 
@@ -59,6 +60,30 @@ def make_engine(name: str, spark: SparkSession | None = None) -> Engine:
     return SparkEngine(spark)
 
 
+def rule_set(name: RuleSet | str | None) -> RuleSet | None:
+    """Return the rule set of a name.
+
+    Parameters
+    ----------
+    name
+        None for the one that a trace asks for.
+
+    Returns
+    -------
+    RuleSet or None
+        None where the name is.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no rule set of that name.
+    """
+    if name is not None and name not in list(RuleSet):
+        message = f"There is no rule set {name!r}; there are {', '.join(RuleSet)}."
+        raise InvalidParameterError(message, None, {"rules": name})
+    return None if name is None else RuleSet(name)
+
+
 def build(
     trace: str | os.PathLike[str],
     store: str | os.PathLike[str],
@@ -109,7 +134,7 @@ def build(
     Raises
     ------
     InvalidParameterError
-        If there is no such engine.
+        If there is no such engine, rule set or mode, or `slice_events` is no whole number from 1.
     UnsupportedPlanError
         If a query cannot be a standing one.
     """
@@ -117,6 +142,10 @@ def build(
     from pag_graph.api.standing import standings
     from pag_graph.builder.build import build as run_build
 
+    chosen_rules = rule_set(rules)
+    if slice_events is not None and whole_number(slice_events, "slice_events") < 1:
+        message = f"slice_events is {slice_events}, and must be at least 1."
+        raise InvalidParameterError(message)
     chosen = make_engine(engine) if isinstance(engine, str) else engine
     with durable(wanted=fsync):
         # Executors have working directories of their own.
@@ -124,7 +153,7 @@ def build(
             Path(trace).absolute(),
             Path(store).absolute(),
             engine=chosen,
-            rules=None if rules is None else RuleSet(rules),
+            rules=chosen_rules,
             parameters=parameters,
             force_rules=force_rules,
             mode=mode,

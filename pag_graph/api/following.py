@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from pag_graph.api.building import rule_set
 from pag_graph.api.event_logs import fed
 from pag_graph.errors import InvalidParameterError, MissingExtraError
-from pag_graph.model.enums import RuleSet
 from pag_graph.store.access import read_token
 from pag_graph.store.durable import durable
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pag_graph.engines.following import Following, FollowReport, Progress
     from pag_graph.graph.following import Committed, Observer
+    from pag_graph.model.enums import RuleSet
     from pag_graph.motif.alerts import Rule
     from pag_graph.rules.rows import RuleParameters
 
@@ -127,6 +128,11 @@ def live(
 
 
 def _lasting(options: FollowOptions) -> AbstractContextManager[None]:
+    known = list(FollowOptions.__annotations__)
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        message = f"follow has no option {unknown[0]!r}; it has {', '.join(known)}."
+        raise InvalidParameterError(message)
     return durable(wanted=options.get("fsync", False))
 
 
@@ -171,7 +177,7 @@ def _following(
         # A process that follows for long may change its working directory.
         source,
         Path(store).absolute(),
-        rules=None if rules is None else RuleSet(rules),
+        rules=rule_set(rules),
         parameters=options.get("parameters"),
         until=Until.of(options.get("until", "complete")),
         commit_every_s=options.get("commit_every_s", 0.25),

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pag_graph.sinks.graphframes import Detail
 
 _LEAST_WIDTH = 300
+_MOST_ROWS = 2**31 - 1
+"""A limit beyond that is none; Spark takes no larger number."""
 
 
 class Outputs:
@@ -98,7 +100,8 @@ class Outputs:
     @property
     def epochs(self) -> pl.DataFrame:
         """One row per startup, round and shutdown (`PAG_EPOCHS`)."""
-        return self.run.epochs
+        # Frames can be changed in place, and the run reads its own again and again.
+        return self.run.epochs.clone()
 
     def scan(self, table: str) -> pl.LazyFrame:
         """Return any table of the run, lazily: ``scan("epochs")`` as well as ``scan("edges")``.
@@ -436,9 +439,10 @@ class Outputs:
         from pag_graph.motif.shape import PAG_SHAPE
         from pag_graph.motif.store import graph_of_run
 
-        if limit is not None and limit < 1:
+        if limit is not None and whole_number(limit, "limit") < 1:
             message = f"limit is {limit}, and must be at least 1."
             raise InvalidParameterError(message)
+        limit = None if limit is None else min(int(limit), _MOST_ROWS)
         question = ask(pattern, where, PAG_SHAPE, columns=columns, parameters=parameters, distinct=distinct)
         if spark is None:
             return MotifQuery(question=question, graph=graph_of_run(self.run, epochs), limit=limit)

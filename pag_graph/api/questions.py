@@ -14,6 +14,7 @@ from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
 from pag_graph.methods import AnalysisMethods
+from pag_graph.model.units import short
 
 if TYPE_CHECKING:
     import os
@@ -67,7 +68,13 @@ class Pag(Outputs, AnalysisMethods):
         if options and parameters is not None:
             message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
             raise InvalidParameterError(message)
-        return analysis, analysis.make_parameters(options) if parameters is None else parameters
+        if parameters is None:
+            return analysis, analysis.make_parameters(options)
+        if analysis.parameters is None or not isinstance(parameters, analysis.parameters):
+            takes = "no parameters" if analysis.parameters is None else analysis.parameters.__name__
+            message = f"{analysis.name} takes {takes}, and {short(repr(parameters), 80)} was given."
+            raise InvalidParameterError(message, f"Give its fields by name; `help(pag.{analysis.method})` lists them.")
+        return analysis, parameters
 
     def _of_windows(
         self,
@@ -173,13 +180,15 @@ class Pag(Outputs, AnalysisMethods):
         Raises
         ------
         InvalidParameterError
-            If there is no such analysis or parameter, or the analysis looks at no single window and one was given.
+            If there is no such analysis or parameter, the analysis looks at no single window and one was given, or it
+            does not compare and something to compare with was given.
         UnsupportedPlanError
             If the run's rule set gives the analysis no meaning, or its windows cannot be spread.
         """
         window: dict[str, Any] = {key: options.pop(key) for key in _CHOICES if key in options}
         other_window: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in _CHOICES}
         analysis, parameters = self._prepared(name, parameters, options, spark=spark)
+        _check_comparison(analysis, against, other_window)
         runner = self._runner(engine, spark, progress)
         if isinstance(analysis, WindowAnalysis):
             return runner.one(analysis, self._window(**window), parameters)
@@ -346,6 +355,18 @@ def spreading(run: Run, spark: SparkSession | None) -> Callable[[Window], View] 
     from pag_graph.engines.frames import spark_view
 
     return partial(spark_view, run, spark)
+
+
+def _check_comparison(analysis: Analysis[Any], against: Any, other_window: Mapping[str, Any]) -> None:
+    """Refuse something to compare with where nothing is compared, or what is no run."""
+    given = ["against"] if against is not None else []
+    given += [f"against_{name}" for name, value in other_window.items() if value is not None]
+    if given and not isinstance(analysis, PairAnalysis):
+        message = f"{analysis.name} does not compare, so it does not take {', '.join(given)}."
+        raise InvalidParameterError(message)
+    if against is not None and not isinstance(against, Pag):
+        message = f"against is {against!r}, and must be an open run."
+        raise InvalidParameterError(message, "Such as against=pag_graph.open('before.pag').")
 
 
 def _critical_path_of(store: Path, window: Window) -> CriticalPath:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pag_graph.model.enums import RuleSet
+from pag_graph.api.building import rule_set
 from pag_graph.model.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pag_graph.engines.spark_following import SparkFollowReport
+    from pag_graph.model.enums import RuleSet
     from pag_graph.motif.alerts import Rule
     from pag_graph.rules.rows import RuleParameters
     from pag_graph.store.delta import StoreInfo
@@ -81,7 +82,7 @@ def follow_on_spark(
         Path(trace).absolute(),
         Path(store).absolute(),
         spark=spark,
-        rules=None if rules is None else RuleSet(rules),
+        rules=rule_set(rules),
         parameters=parameters,
         slice_events=slice_events,
         until=Until.of(until),

@@ -286,16 +286,17 @@ class Run(RunTables):
         Raises
         ------
         InvalidParameterError
-            If the stretch does not lie in the run, a length is not positive, or there would be more than 100,000
-            windows.
+            If the stretch does not lie in the run, a length is no whole number from 1, or there would be more than
+            100,000 windows.
         UnsupportedPlanError
             If the run's clocks are not aligned.
         """
-        step = every_ns if step_ns is None else step_ns
+        every_ns = whole_number(every_ns, "every_ns")
+        step = every_ns if step_ns is None else whole_number(step_ns, "step_ns")
         if every_ns < 1 or step < 1:
             message = f"Windows of {every_ns} ns, every {step} ns: both must be at least 1 ns."
             raise InvalidParameterError(message)
-        stretch = self._free(*(between or (self.begin_ns, self.end_ns)))
+        stretch = self._free(*((self.begin_ns, self.end_ns) if between is None else two_instants(between)))
         # The first start whose window reaches the end is the last one.
         starts = range(
             stretch.start_ns, min(stretch.end_ns, max(stretch.end_ns - every_ns, stretch.start_ns) + step), step

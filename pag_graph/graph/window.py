@@ -146,7 +146,8 @@ def two_instants(between: Any) -> tuple[int, int]:
     InvalidParameterError
         If they are not two whole numbers.
     """
-    if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:  # noqa: PLR2004
+    ordered = hasattr(between, "__len__") and hasattr(between, "__getitem__") and not isinstance(between, str | bytes)
+    if not ordered or len(between) != 2:  # noqa: PLR2004
         message = f"between is {between!r}, and must be two instants in nanoseconds from the run's origin."
         raise InvalidParameterError(message, "Such as between=(5_000_000, 7_500_000).")
     return whole_number(between[0], "between"), whole_number(between[1], "between")

@@ -6,9 +6,9 @@ import json
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from pag_graph.errors import StoreConflictError, StoreError, StoreExistsError
+from pag_graph.errors import InvalidParameterError, StoreConflictError, StoreError, StoreExistsError
 from pag_graph.model.live_tables import ALL_TABLES, LIVE_TABLES
 from pag_graph.model.tables import STORE_FORMAT_VERSION
 from pag_graph.store.contents import GROWING
@@ -72,7 +72,12 @@ def check_target(path: Path, mode: Mode) -> StoreInfo | None:
     ------
     StoreExistsError
         If there is a store and `mode` is ``error``, or something that is no store.
+    InvalidParameterError
+        If there is no such mode.
     """
+    if mode not in get_args(Mode):
+        message = f"There is no mode {mode!r}; there are {', '.join(get_args(Mode))}."
+        raise InvalidParameterError(message, None, {"mode": mode})
     info = committed_state(path)
     if info is not None and mode == "error":
         message = f"{path} already holds run {info.run['run_id']} (rules {info.run['rules']})."

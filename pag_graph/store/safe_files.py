@@ -52,7 +52,7 @@ def _check_kind(path: Path, status: os.stat_result) -> None:
 
 
 def check_utf8(place: Path, kind: type[PagGraphError]) -> None:
-    """Refuse a place whose name holds bytes that are no text: Polars and Arrow open no file there.
+    """Refuse a place whose name holds a NUL, or bytes that are no text: Polars and Arrow open no file there.
 
     Parameters
     ----------
@@ -71,6 +71,9 @@ def check_utf8(place: Path, kind: type[PagGraphError]) -> None:
     except UnicodeEncodeError as error:
         message = f"{place} has a name that is not UTF-8, under which no trace or store can be read."
         raise kind(message, "Give the folder another name.", {"path": str(place), "file": str(place)}) from error
+    if "\0" in str(place):
+        message = f"{place} has a NUL in its name, which no file system has."
+        raise kind(message, "Give the folder's name.", {"path": str(place), "file": str(place)})
 
 
 def check_folder(folder: Path) -> dict[str, os.stat_result | None]:

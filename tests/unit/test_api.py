@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 import pag_graph
 from pag_graph import Pag, samples
 from pag_graph.analyses.why import WhyParameters
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, StoreError
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.sinks.timeline import timeline
@@ -138,6 +138,98 @@ def test_a_store_is_where_it_is_whatever_the_folder(pag: Pag, tmp_path: Path, mo
     opened = pag_graph.open("skewed.pag")
     monkeypatch.chdir(tmp_path)
     assert opened.edges().collect().height == pag.edges().collect().height
+
+
+def test_a_mode_that_there_is_not_replaces_nothing(tmp_path: Path) -> None:
+    """Whatever was neither error nor append replaced the store."""
+    store = tmp_path / "run.pag"
+    first = pag_graph.build(samples.path("skewed"), store, engine="local").store.run["run_id"]
+    for mode in ("apend", "", None):
+        with pytest.raises(InvalidParameterError, match="there are error, append, replace"):
+            pag_graph.build(samples.path("bfs"), store, engine="local", mode=mode)  # type: ignore[arg-type]
+    assert pag_graph.open(store).run.info.run["run_id"] == first
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"rules": "timly"}, "There is no rule set 'timly'; there are st2, timely, stated"),
+        ({"slice_events": 1.5}, "slice_events is 1.5, and must be a whole number"),
+        ({"slice_events": 0}, "slice_events is 0, and must be at least 1"),
+    ],
+)
+def test_a_build_says_what_is_wrong_with_its_arguments(tmp_path: Path, choice: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidParameterError, match=said):
+        pag_graph.build(samples.path("skewed"), tmp_path / "run.pag", engine="local", **choice)
+
+
+def test_a_follower_knows_all_of_its_options(tmp_path: Path) -> None:
+    """Options that there are not were left out without a word."""
+    for function in (pag_graph.follow, lambda *places, **options: list(pag_graph.live(*places, **options))):
+        with pytest.raises(InvalidParameterError, match="follow has no option 'keeep'; it has rules"):
+            function(samples.path("skewed"), tmp_path / "run.pag", keeep="3")  # type: ignore[operator]
+    with pytest.raises(InvalidParameterError, match="There is no rule set 'x'"):
+        pag_graph.follow(samples.path("skewed"), tmp_path / "run.pag", rules="x")
+
+
+def test_what_somebody_does_with_the_epochs_stays_with_them(pag: Pag) -> None:
+    """All answers of a run read its own frame of epochs, which was given away."""
+    opened = pag_graph.open(pag.run.info.path)
+    epochs = opened.epochs
+    epochs.drop_in_place("role")
+    epochs[0, "end_ns"] = 0
+    assert_frame_equal(opened.epochs, pag.epochs)
+    assert str(opened.why()) == str(pag.why())
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"every_ns": 1e6}, "every_ns is 1000000.0, and must be a whole number"),
+        ({"every_ns": None}, "every_ns is None, and must be a whole number"),
+        ({"every_ns": 10**6, "step_ns": "1ms"}, "step_ns is '1ms', and must be a whole number"),
+        ({"every_ns": 10**6, "between": "ab"}, "between is 'ab', and must be two instants"),
+        ({"every_ns": 10**6, "between": (0, 1.5)}, "between is 1.5, and must be a whole number"),
+        ({"every_ns": 10**6, "between": ()}, "between is .., and must be two instants"),
+        ({"every_ns": 10**6, "between": {0, 5}}, "between is {0, 5}, and must be two instants"),
+    ],
+)
+def test_a_series_says_what_is_wrong_with_its_windows(pag: Pag, choice: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidParameterError, match=said):
+        pag.series("profile", **choice)
+
+
+def test_parameters_are_those_of_the_analysis(pag: Pag) -> None:
+    """Those of another analysis were taken if their fields had the same names."""
+    for wrong in (WhyParameters(above=3.0), {"above": 3.0}, 3.0):
+        with pytest.raises(InvalidParameterError, match="skew takes SkewParameters"):
+            pag.skew(wrong, epoch=4)  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match="skew takes SkewParameters"):
+            pag.each("skew", wrong)
+    with pytest.raises(InvalidParameterError, match="critical-path takes no parameters"):
+        pag.analyse("critical-path", WhyParameters())
+
+
+def test_only_comparisons_compare(pag: Pag) -> None:
+    """What to compare with was left out without a word."""
+    for choice in ({"against": pag}, {"against_epoch": 3}, {"against_between": (0, 1000)}):
+        with pytest.raises(InvalidParameterError, match="why does not compare"):
+            pag.analyse("why", epoch=4, **choice)
+    with pytest.raises(InvalidParameterError, match="skew does not compare"):
+        pag.skew(epoch=4, against_epoch=3)  # type: ignore[call-arg]
+    with pytest.raises(InvalidParameterError, match=r"against is 'run\.pag', and must be an open run"):
+        pag.diff(against="run.pag")  # type: ignore[arg-type]
+
+
+def test_a_limit_is_a_number_of_rows(pag: Pag) -> None:
+    with pytest.raises(InvalidParameterError, match=r"limit is 1\.5, and must be a whole number"):
+        pag.motif("(a)-[e]->(b)", limit=1.5)  # type: ignore[arg-type]
+    assert pag.motif("(a)-[e]->(b)", epochs=[4], limit=10**30).table().num_rows > 0
+
+
+def test_no_store_has_such_a_name() -> None:
+    with pytest.raises(StoreError, match="has a NUL in its name"):
+        pag_graph.open("a\0b")
 
 
 @pytest.mark.skipif(os.environ.get("PAG_PROVE") != "1", reason="mypy reads everything: with PAG_PROVE=1")
