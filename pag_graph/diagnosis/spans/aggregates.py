@@ -122,19 +122,21 @@ def by_latency(sums: Sums) -> list[dict[str, Any]]:
     class_of = np.full(sums.requests.height, -1, np.int64)
     class_of[ordered] = np.arange(len(ordered)) * CLASSES // max(1, len(ordered))
     path_rows = sums.paths.with_columns(place=pl.Series(class_of[sums.paths["request"].to_numpy()]))
-    totals = path_rows.group_by("place", "operation").agg(pl.col("path_ns").sum()).sort("place", "operation")
+    # Two operations may have one name: `b.c` of the service `a`, and `c` of `a.b`.
+    name = pl.Series(sums.labels, dtype=pl.String).gather(path_rows["operation"].cast(pl.UInt32))
+    grouped = path_rows.with_columns(name=name).group_by("place", "name")
+    totals = grouped.agg(pl.col("operation").min(), pl.col("path_ns").sum()).sort("place", "operation")
     rows: list[dict[str, Any]] = []
     for place in np.unique(class_of[ordered]).tolist():
         latency = sums.latency[np.flatnonzero(class_of == place)]
         of_class = totals.filter(pl.col("place") == place)
-        names = [sums.labels[code] for code in of_class["operation"].to_list()]
         rows.append(
             {
                 "class": place,
                 "requests": len(latency),
                 "from_ns": int(latency.min()),
                 "to_ns": int(latency.max()),
-                "path_ns": dict(zip(names, of_class["path_ns"].to_list(), strict=True)),
+                "path_ns": dict(of_class.select("name", "path_ns").iter_rows()),
             }
         )
     return rows

@@ -185,7 +185,9 @@ def _slowest_and_typical(sums: Sums) -> list[tuple[str, int]]:
     ordered = chosen[np.argsort(sums.latency[chosen], kind="stable")]
     if not len(ordered):
         return [("rootless", int(np.argmax(sums.latency)))]
-    return [("slowest", int(ordered[-1])), ("typical", int(ordered[(len(ordered) - 1) // 2]))]
+    # Of equally slow ones the first, as where the slowest ones are kept.
+    slowest_one = int(chosen[np.argmax(sums.latency[chosen])])
+    return [("slowest", slowest_one), ("typical", int(ordered[(len(ordered) - 1) // 2]))]
 
 
 def _changes(after: Sums, against: Sequence[Path], sync: Collection[str], held: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pytest
 
 from pag_graph.cli.demo import SAMPLES
@@ -108,6 +109,22 @@ def test_classes_of_latency_and_call_paths_cover_everything(two_sets: tuple[Requ
     for line, row in enumerate(tree):
         assert row["above"] < line
         assert row["depth"] == (tree[row["above"]]["depth"] + 1 if row["above"] >= 0 else 0)
+
+
+def test_operations_of_one_name_are_one_in_classes_of_latency(tmp_path: Path) -> None:
+    """The service `x` has an operation `b.c`, and `x.b` has `c`: one of them was left out."""
+    spans = [span("1", None, 0, 100, service="x", operation="b.c")]
+    spans.append(span("2", "1", 10, 60, service="x.b", operation="c"))
+    (row,) = by_latency(summed([requests_of(spans, tmp_path)]))
+    assert row["path_ns"] == {"x.b.c": row["to_ns"]} == {"x.b.c": 100_000}
+
+
+def test_of_equally_slow_requests_the_one_is_kept_that_is_shown(tmp_path: Path, run_pag: RunPag) -> None:
+    file, out = tmp_path / "spans.json", tmp_path / "kept"
+    file.write_bytes(jaeger([replace(span("1", None, 10 * n, 10 * n + 5), trace=f"a{n}") for n in range(3)]))
+    shown = json.loads(run_pag("spans", file, "--out", out, "--slowest", 1, "--format", "json")[1])["shown"]
+    kept = pl.read_parquet(out / "trace" / "requests.parquet")["trace"].to_list()
+    assert kept == [row["trace"] for row in shown if row["role"] == "slowest"]
 
 
 def test_the_sample_is_answered_in_all_forms(tmp_path: Path, run_pag: RunPag) -> None:
