@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pag_graph.graph.window import Window
 
 STAGE_BARRIER = "stage_barrier"
+_MOST_THREADS = 1_000
+"""That many new ones are tried: each takes time."""
 _HALTS = {
     "rows": "no thread is busy enough to be a bottleneck",
     "candidate": "no set of ports makes the busiest thread less busy",
@@ -95,6 +97,8 @@ class AdviseParameters:
             value = getattr(self, name)
             if value is not None and value < 1:
                 message = f"{name} is {value}, and must be at least 1."
+        if self.new_threads > _MOST_THREADS:
+            message = f"new_threads is {self.new_threads}, and must be at most {_MOST_THREADS:,}."
         if message:
             raise InvalidParameterError(message, "pag advise run.pag --beta 0.7 --cores 4")
 

@@ -383,13 +383,15 @@ def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.Dat
     order = by_epoch[position]
     values = observed["observed"].to_numpy()[order]
     # Keys share nothing: threads do some of them each.
+    # A key has no more values than there are epochs: no room is made for others.
+    over = min(parameters.over, len(values) + 1)
     cuts = np.searchsorted(first, np.linspace(0, len(values), threads.allowed() + 1))
     medians_of_cuts = threads.each(
         lambda cut: medians(
             first[cut[0] : cut[1] + 1] - first[cut[0]],
             values[first[cut[0]] : first[cut[1]]],
             parameters.at_least,
-            parameters.over,
+            over,
         ),
         list(pairwise(cuts.tolist())),
     )

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
+MOST_HOPS = 10_000
+"""Most hops that are counted: each has sums of its own in memory."""
 _COLUMNS = ("operator", "read", "receive_buffer_ns")
 _TYPE_NAMES = sorted(ActivityType)
 _TYPE_ORDER = np.array([_TYPE_NAMES.index(kind) for kind in ActivityType])
@@ -86,8 +88,8 @@ def k_hops(view: View, parameters: KHopsParameters) -> pl.DataFrame:
     Walks are counted per vertex, and never listed: O(k x edges). On frames across partitions, every hop is a join of
     the edges with the vertices that walks have reached.
     """
-    if parameters.k < 1:
-        message = f"k is {parameters.k}, and must be at least 1."
+    if not 1 <= parameters.k <= MOST_HOPS:
+        message = f"k is {parameters.k}, and must be at least 1 and at most {MOST_HOPS:,}."
         raise InvalidParameterError(message, "k_hops(k=10)")
     if view.spread is not None:
         return _joined(view, parameters)

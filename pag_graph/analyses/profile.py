@@ -158,7 +158,8 @@ def ranks_by(*groups: str) -> pl.Expr:
 def _first(keyed: pl.DataFrame, n: int) -> pl.DataFrame:
     """Rank the keys of each division, and sum up what comes after the first `n`."""
     ranked = keyed.with_columns(ranks_by("window", "by"), keys=pl.lit(1, pl.Int64)).sort("window", "by", "rank")
-    if n:
+    # What goes beyond the keys that there are has no rank that 64 bits can count.
+    if 0 < n < keyed.height:
         other_keys = ranked.filter(pl.col("rank") > n)
         sum_of_others = other_keys.group_by("window", "by").agg(
             pl.lit(n + 1, pl.Int64).alias("rank"),

@@ -50,7 +50,7 @@ def profile_rounds(run: Run, parameters: ProfileParameters, *, parts: pa.Table) 
         return PROFILE_ROUNDS.empty_table()
     totals = rows.group_by("by", "key").agg(pl.col("path_ns").sum()).with_columns(ranks_by("by"))
     ranked_rows = rows.join(totals.select("by", "key", "rank"), on=["by", "key"])
-    if parameters.n:
+    if 0 < parameters.n < ranked_rows.height:
         is_other = pl.col("rank") > parameters.n
         ranked_rows = ranked_rows.with_columns(
             key=pl.when(is_other).then(pl.lit(OTHER)).otherwise("key"),

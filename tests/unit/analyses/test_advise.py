@@ -475,6 +475,8 @@ def test_doubts_and_limits_are_said(diamond: Pag, example: Pag) -> None:
     assert "not_replayed" in diamond.advise(between=(0, 50)).flags
     with pytest.raises(InvalidParameterError, match="beta is 2"):
         example.advise(beta=2.0)
+    with pytest.raises(InvalidParameterError, match="new_threads is 1001, and must be at most 1,000"):
+        example.advise(new_threads=1001)
     with pytest.raises(InvalidParameterError, match="no interval"):
         example.advise(transfer="5us:1us")
     with pytest.raises(InvalidParameterError, match="of dataflows"):

@@ -165,6 +165,14 @@ def test_learned_limits_are_the_median_and_the_mad_of_earlier_epochs(pag: Fixtur
     assert not [row for row in found(run.invariants(at_least=9, least_ns=0)) if row[1]]
 
 
+def test_all_earlier_epochs_count_however_many_there_may_be(pag: Fixture) -> None:
+    """Room was made for all that may count, and not for those that there are."""
+    run = pag(50, 50, 52, 54, 56, 58, 90, 60)
+    learned = found(run.invariants(at_least=5, least_ns=0))
+    assert found(run.invariants(at_least=5, least_ns=0, over=2**62)) == learned
+    assert not [row for row in found(run.invariants(at_least=2**62, over=2**62, least_ns=0)) if row[1]]
+
+
 @pytest.mark.parametrize(
     "given", [{"at_least": 0}, {"at_least": 9, "over": 8}, {"message_max_ns": -1}, {"deviations": -0.5}]
 )

@@ -82,9 +82,10 @@ def test_walks_through_waits_or_not(tmp_path: Path) -> None:
     assert set(causes) < set(through)
 
 
-def test_k_must_be_positive(pag: Pag) -> None:
-    with pytest.raises(InvalidParameterError, match="k is 0"):
-        hops(pag, 0)
+def test_k_is_a_number_of_hops_that_can_be_counted(pag: Pag) -> None:
+    for k in (0, 10_001, 2**40, 2**63 - 1):
+        with pytest.raises(InvalidParameterError, match=f"k is {k}, and must be at least 1 and at most 10,000"):
+            hops(pag, k)
 
 
 def ladder(rungs: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:

@@ -62,6 +62,13 @@ def test_what_is_not_listed_is_summed_up(in_memory: Fixture, whole_run: Fixture)
     assert len(keys(in_memory, whole_run, n=0)) == 4 + 4 + 3 + 3
 
 
+@pytest.mark.parametrize("n", [2**63 - 1, 2**31])
+def test_more_keys_than_there_are_may_be_asked_for(skewed: Any, n: int) -> None:
+    """The rank after the largest number fits into no column."""
+    assert skewed.profile(epoch=4, n=n) == skewed.profile(epoch=4, n=0)
+    assert skewed.profile_rounds(n=n) == skewed.profile_rounds(n=0)
+
+
 def test_the_number_of_keys_is_not_negative() -> None:
     with pytest.raises(InvalidParameterError, match=r"0 .for all. or more"):
         profile.function(None, ProfileParameters(n=-1))
