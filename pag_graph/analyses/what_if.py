@@ -104,9 +104,9 @@ class WhatIfParameters:
                 " and give a factor, a duration, or a time for each record."
             )
         elif self.factor is not None and not 0 <= self.factor < _LONGEST:
-            message = f"The factor is {self.factor}, and must not be negative."
+            message = f"The factor is {self.factor}, and {_limit(self.factor)}."
         elif self.duration_ns is not None and not 0 <= self.duration_ns < _LONGEST:
-            message = f"The duration is {self.duration_ns} ns, and must not be negative."
+            message = f"The duration is {self.duration_ns} ns, and {_limit(self.duration_ns)}."
         elif self.record_ns is not None and not -_LONGEST < self.record_ns < _LONGEST:
             message = f"The time for each record is {self.record_ns} ns; that is too long."
         elif self.record_ns is not None and (ends or True in types or ActivityType.WAITING in self.type):
@@ -117,6 +117,10 @@ class WhatIfParameters:
             message = f"Only messages have a sender and a receiver: {', '.join(MESSAGE_TYPES)}."
         if message:
             raise InvalidParameterError(message, _EXAMPLE)
+
+
+def _limit(value: float) -> str:
+    return f"must be less than {_LONGEST:.3g}" if value >= _LONGEST else "must not be negative"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,11 +28,15 @@ from pag_graph.errors import MotifSyntaxError
 from pag_graph.motif.conditions import COMPARISONS, Binary, Column, In, IsNull, Literal, Node, Unary, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _LARGEST = 2**63 - 1
+_DEEPEST = 60
+"""Parentheses, functions, `not` and minus that may lie inside each other: reading them takes Python's stack."""
+_LONGEST = 400
+"""Operators that a tree may have from its root to a leaf; all that translate it go down level by level."""
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(?P<text>'(?:[^']|'')*')|(?P<name>[A-Za-z_0-9]+)"
     r"|(?P<parameter>\$[A-Za-z_]\w*)|(?P<symbol><>|!=|<=|>=|==|[=<>+\-*/%(),.]))"
@@ -103,6 +107,7 @@ class _Parser:
         self.parameters = parameters
         self.tokens = list(self._tokens())
         self.next = 0
+        self.depth = 0
 
     def _tokens(self) -> Iterator[_Token]:
         position = 0
@@ -125,6 +130,17 @@ class _Parser:
         node = self.disjunction()
         if self.now.kind != "end":
             self.fail("The filter should end here, or go on with and, or, or an operator.")
+        if (levels := _levels(node)) > _LONGEST:
+            problem = f"At most {_LONGEST} operators may follow each other, and here {levels} do."
+            self.fail(problem, node.position, "For one of many values: x in (1, 2, 3).")
+        return node
+
+    def inside(self, read: Callable[[], Node]) -> Node:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail(f"More than {_DEEPEST} parts lie inside each other.")
+        node = read()
+        self.depth -= 1
         return node
 
     def disjunction(self) -> Node:
@@ -144,7 +160,7 @@ class _Parser:
     def negation(self) -> Node:
         if self.now[:2] == ("word", "not"):
             position = self.advance().position
-            return Unary("not", self.negation(), position)
+            return Unary("not", self.inside(self.negation), position)
         return self.comparison()
 
     def comparison(self) -> Node:
@@ -213,7 +229,7 @@ class _Parser:
         token = self.now
         if token.kind == "symbol" and token.text == "-":
             self.advance()
-            operand = self.factor()
+            operand = self.inside(self.factor)
             if isinstance(operand, Literal) and _kind_of_value(operand.value) == "number":
                 assert isinstance(operand.value, int | float)  # noqa: S101  (what a number is)
                 return Literal(-operand.value, token.position)
@@ -231,7 +247,7 @@ class _Parser:
         if token.kind == "word" and token.text in {"true", "false", "null"}:
             return Literal({"true": True, "false": False, "null": None}[token.text], token.position)
         if token[:2] == ("symbol", "("):
-            node = self.disjunction()
+            node = self.inside(self.disjunction)
             self.take("symbol", ")", "A parenthesis is not closed.")
             return node
         if token.kind == "name":
@@ -255,7 +271,7 @@ class _Parser:
 
     def call(self, token: _Token) -> Node:
         self.advance()
-        argument = self.sum()
+        argument = self.inside(self.sum)
         self.take("symbol", ")", f"{token.text} takes one value, and ends with ')'.")
         name = token.text.lower()
         if name == "abs":
@@ -267,9 +283,12 @@ class _Parser:
         if isinstance(amount, bool) or not isinstance(amount, int | float):
             self.fail(f"{name} takes a constant number, such as {name}(1).", token.position)
         time = amount * _UNITS[name]
+        # Also where it is infinite, or no number.
+        if not abs(time) <= _LARGEST:
+            self.fail("The number does not fit in 64 bits.", token.position)
         if time != int(time):
             self.fail(f"{name}({amount}) is no whole number of nanoseconds.", token.position)
-        return Literal(self.bounded(int(time), token.position), token.position)
+        return Literal(int(time), token.position)
 
     def number(self, token: _Token) -> int | float:
         if token.text.isdigit():
@@ -319,6 +338,21 @@ class _Parser:
         raise MotifSyntaxError.from_position(
             self.text, self.now.position if position is None else position, problem, hint
         )
+
+
+def _levels(node: Node) -> int:
+    """Return how many operators follow each other at most, from a tree's root to a leaf."""
+    most, stack = 0, [(node, 0)]
+    while stack:
+        part, above = stack.pop()
+        match part:
+            case Binary(_, left, right):
+                stack += [(left, above + 1), (right, above + 1)]
+            case Unary(_, operand) | In(operand) | IsNull(operand):
+                stack.append((operand, above + 1))
+            case _:
+                most = max(most, above)
+    return most
 
 
 def check(node: Node, text: str, columns: Mapping[str, Mapping[str, pa.DataType]]) -> None:

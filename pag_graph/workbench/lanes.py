@@ -19,6 +19,7 @@ from pag_graph.graph.snapshot import read_snapshot
 from pag_graph.kernels import lanes as kernel
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.workbench.paths import pixel_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -277,7 +278,7 @@ class Lanes:
         """Return the messages that ended waits, of those that end in a pixel the one of the longest wait."""
         first = int(stretch.enders["end"].search_sorted(begin_ns, side="right"))
         shown = stretch.enders[first:].filter(pl.col("begin") < end_ns)
-        pixel = (pl.col("end") - begin_ns) * pixels // (end_ns - begin_ns)
+        pixel = pixel_of(pl.col("end"), begin_ns, end_ns, pixels)
         shown = (
             shown.with_columns(pixel=pixel)
             .sort("wait", descending=True, maintain_order=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -14,6 +14,30 @@ if TYPE_CHECKING:
 
     from pag_graph.graph.run import Run
     from pag_graph.graph.window import Window
+
+Times = TypeVar("Times", pl.Series, pl.Expr)
+"""A column of instants, or an expression of one."""
+
+
+def pixel_of(t_ns: Times, begin_ns: int, end_ns: int, pixels: int) -> Times:
+    """Return the pixels at which instants are drawn.
+
+    Parameters
+    ----------
+    t_ns
+        Instants: a column, or an expression.
+    begin_ns, end_ns
+        What is drawn.
+    pixels
+        How wide.
+
+    Returns
+    -------
+    Series or Expr
+        Whole numbers, as `t_ns` is.
+    """
+    # A time of months as a number of pixels is more than 64 bits hold.
+    return ((t_ns - begin_ns) / max(end_ns - begin_ns, 1) * pixels).floor()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +108,7 @@ class DrawnPath:
         low = int(self.steps["end"].search_sorted(begin_ns, side="left"))
         high = int(self.steps["begin"].search_sorted(end_ns, side="right"))
         shown = self.steps[low:high]
-        pixel = (shown["begin"] - begin_ns) * pixels // max(end_ns - begin_ns, 1)
+        pixel = pixel_of(shown["begin"], begin_ns, end_ns, pixels)
         is_new_pixel = (pixel != pixel.shift(1)).fill_null(value=True)
         drawn = shown.filter(is_new_pixel | is_new_pixel.shift(-1, fill_value=True))
         return {name: drawn[name].to_list() for name in drawn.columns}

@@ -274,6 +274,8 @@ def test_all_work_is_that_of_the_workers(in_memory: Fixture) -> None:
         ({"worker": (1,), "type": (ActivityType.DATA_MESSAGE,), "factor": 1}, "neither operator nor worker"),
         ({"channel": (1,), "type": (ActivityType.BUSY,), "factor": 1}, "Only messages have a sender"),
         ({"worker": (0,), "factor": 1e17}, "too long"),
+        ({"worker": (0,), "factor": 1e300}, r"factor is 1e\+300, and must be less than 1\.15e\+18"),
+        ({"worker": (0,), "duration_ns": 2**63 - 1}, r"ns, and must be less than 1\.15e\+18"),
         ({"worker": (0,), "duration_ns": 1 << 59}, "too long"),
     ],
 )

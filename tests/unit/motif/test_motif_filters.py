@@ -121,6 +121,17 @@ def test_values(text: str, row: dict[str, Any], expected: Any) -> None:
         ("ms(e.x) = 1", 0, "takes a constant number"),
         ("us(0.0001) = e.x", 0, "no whole number of nanoseconds"),
         ("s(10000000000) = e.x", 0, "does not fit in 64 bits"),
+        # Neither of these is a whole number, and Python makes none of them.
+        ("s(1e300) = e.x", 0, "does not fit in 64 bits"),
+        ("e.x = ms(-1e308)", 6, "does not fit in 64 bits"),
+        # Whatever reads a tree goes down level by level.
+        ("(" * 5000 + "e.b" + ")" * 5000, 61, "More than 60 parts lie inside each other"),
+        ("not " * 5000 + "e.b", 244, "More than 60 parts lie inside each other"),
+        ("e.x > " + "- " * 5000 + "e.x", 128, "More than 60 parts lie inside each other"),
+        ("e.x > " + "abs(" * 5000 + "e.x" + ")" * 5000, 250, "More than 60 parts lie inside each other"),
+        ("not (" * 5000 + "e.b" + ")" * 5000, 154, "More than 60 parts lie inside each other"),
+        (" or ".join(["e.b"] * 5000), 34990, "At most 400 operators may follow each other"),
+        ("e.x = " + "+".join(["e.x"] * 5000), 4, "At most 400 operators may follow each other"),
         (f"e.x = {2**63}", 6, "does not fit in 64 bits"),
         ("e.x = 1e999", 6, "too large"),
         ("e.x = " + "9" * 5000, 6, "does not fit in 64 bits"),
@@ -171,6 +182,17 @@ def test_a_parameter_is_a_value_and_never_text() -> None:
     frame = pl.DataFrame({"t": ["a", evil]})
     kept = frame.filter(to_polars(node, lambda column: pl.col(column.name), lambda _: False))
     assert kept["t"].to_list() == [evil]
+
+
+def test_filters_may_be_long_and_nested() -> None:
+    assert value("(" * 60 + "e.b" + ")" * 60, b=True)
+    assert value(" or ".join(f"e.x = {number}" for number in range(400)), x=399)
+
+
+def test_a_parameter_that_is_no_number_of_nanoseconds_is_an_error() -> None:
+    for odd in (float("nan"), float("inf")):
+        with pytest.raises(MotifSyntaxError, match="does not fit in 64 bits"):
+            parse_filter("e.x > ms($x)", {"x": odd})
 
 
 @given(st.text(alphabet="e.xtyb()+-*/%<>=! ,'$01aindorbetwls", max_size=40))

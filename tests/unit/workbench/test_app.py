@@ -98,6 +98,23 @@ def test_lanes_show_what_each_worker_did(library: Library, store: str) -> None:
     assert min(drawn["messages"]["wait"]) > 0
 
 
+def test_a_run_of_months_shows_all_messages_that_ended_waits(tmp_path: Path) -> None:
+    """A time of months as a number of pixels was more than 64 bits hold: two messages fell into one pixel."""
+    later = 2**64 // 4_000
+    times = [100 + part * later for part in range(2)]
+    sends = " | ".join(f"{t} send 3>1 #{number}" for number, t in enumerate(times))
+    waits = " | ".join(f"{t - 50} park | {t + 10} unpark | {t + 20} recv 3<0 #{n}" for n, t in enumerate(times))
+    end = 2 * later
+    draw(f"0 start 1 | {sends} | {end} stop 1 | {end} end", f"0 start 1 | 5 stop 1 | {waits} | {end} end").write(
+        tmp_path / "trace"
+    )
+    api.build(tmp_path / "trace", tmp_path / "run.pag", engine="local")
+    library = Library([tmp_path / "run.pag"])
+    (name,) = library.stores()
+    drawn = asked(library, f"/api/run/{name}/lanes?from=0&to={end}&pixels=4000")
+    assert drawn["messages"]["begin"] == times
+
+
 def test_a_large_run_is_summed_up(library: Library, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from pag_graph.workbench import lanes
 
