@@ -39,7 +39,7 @@ class FollowOptions(TypedDict, total=False):
     """The least time between two commits, in seconds; 0.25 where absent."""
     settle_s: float
     """Time of the trace after which an epoch is answered though messages of it are unread, in seconds; 1 if absent."""
-    keep: str
+    keep: str | int
     """What stays of answered epochs: ``all``, a number of them, or a time such as ``24h``; all if absent."""
     memory: str | int
     """Bytes of undecided rows that stay in memory, such as ``1GiB``; what is beyond them is read again. About as many
@@ -172,14 +172,14 @@ def _following(
     from pag_graph.store.retention import Keep
     from pag_graph.store.tail import MEMORY_BYTES
 
-    rules, keep = options.get("rules"), Keep.of(options.get("keep", "all"))
+    rules, keep = options.get("rules"), Keep.of(str(options.get("keep", "all")))
     return Following(
         # A process that follows for long may change its working directory.
         source,
         Path(store).absolute(),
         rules=rule_set(rules),
         parameters=options.get("parameters"),
-        until=Until.of(options.get("until", "complete")),
+        until=Until.of(str(options.get("until", "complete"))),
         commit_every_s=options.get("commit_every_s", 0.25),
         settle_s=options.get("settle_s", SETTLE_NS / 1e9),
         keep=keep,

@@ -482,6 +482,7 @@ class Outputs:
         """
         from pag_graph.motif.paths import k_hop_paths
 
+        k, limit = whole_number(k, "k"), min(whole_number(limit, "limit"), _MOST_ROWS)
         if spark is None:
             return k_hop_paths(self.snapshot(**window), k, limit=limit, through_waits=through_waits)
         from pag_graph.engines.motif import k_hop_paths as on_spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -212,8 +213,8 @@ class Following:
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         for name, seconds in (("commit_every", commit_every_s), ("settle", settle_s)):
-            if seconds < 0:
-                message = f"{name} is {seconds} s, and must not be negative."
+            if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+                message = f"{name} is {seconds} s, and must be a time that is not negative."
                 raise InvalidParameterError(message)
         self._settle_ns = round(settle_s * 1e9)
         self._source, self._store, self._replace = source, store.absolute(), replace

@@ -172,6 +172,22 @@ def test_a_follower_knows_all_of_its_options(tmp_path: Path) -> None:
         pag_graph.follow(samples.path("skewed"), tmp_path / "run.pag", rules="x")
 
 
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"settle_s": float("nan")}, "settle is nan s, and must be a time that is not negative"),
+        ({"settle_s": float("inf")}, "settle is inf s, and must be a time that is not negative"),
+        ({"commit_every_s": float("nan")}, "commit_every is nan s, and must be a time that is not negative"),
+        ({"commit_every_s": "1s"}, "commit_every is 1s s, and must be a time that is not negative"),
+        ({"until": 5}, "'5' does not say when to stop"),
+        ({"keep": 0}, "'0' would keep nothing"),
+    ],
+)
+def test_a_follower_says_what_is_wrong_with_its_options(tmp_path: Path, choice: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidParameterError, match=said):
+        pag_graph.follow(samples.path("skewed"), tmp_path / "run.pag", **choice)
+
+
 def test_what_somebody_does_with_the_epochs_stays_with_them(pag: Pag) -> None:
     """All answers of a run read its own frame of epochs, which was given away."""
     opened = pag_graph.open(pag.run.info.path)
@@ -225,6 +241,10 @@ def test_a_limit_is_a_number_of_rows(pag: Pag) -> None:
     with pytest.raises(InvalidParameterError, match=r"limit is 1\.5, and must be a whole number"):
         pag.motif("(a)-[e]->(b)", limit=1.5)  # type: ignore[arg-type]
     assert pag.motif("(a)-[e]->(b)", epochs=[4], limit=10**30).table().num_rows > 0
+    for wrong in ({"k": 1.5}, {"k": "2"}, {"k": True}, {"limit": 1.5}):
+        with pytest.raises(InvalidParameterError, match="must be a whole number"):
+            pag.k_hop_paths(epoch=4, **wrong)  # type: ignore[arg-type]
+    assert pag.k_hop_paths(epoch=4, limit=10**30).paths == pag.k_hop_paths(epoch=4, limit=10**6).paths
 
 
 def test_no_store_has_such_a_name() -> None:
