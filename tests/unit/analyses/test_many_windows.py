@@ -15,7 +15,7 @@ from pag_graph.analyses import ANALYSES, ReportAnalysis, RunAnalysis, Scope, Tab
 from pag_graph.analyses import view as view_module
 from pag_graph.analyses.k_hops import KHopsParameters
 from pag_graph.analyses.view import View, view_of
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import CycleError, InvalidParameterError
 from pag_graph.graph.tiling import TYPES, Tiling, ranks, tile, tilings
 from pag_graph.model.enums import MESSAGE_TYPES
 from pag_graph.testing.strategies import small_traces
@@ -69,6 +69,13 @@ def compare(run: Run, windows: list[Window], name: str) -> int:
     return together.height
 
 
+def one_by_one(run: Run, windows: list[Window], name: str) -> None:
+    """Answer each of some windows alone."""
+    analysis = find_analysis(name)
+    for window in windows:
+        analysis.table(view_of(run.snapshot(window)), analysis.make_parameters(dict(analysis.example_values)))
+
+
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("sample", ["skewed", "bfs"])
 @pytest.mark.parametrize("name", AT_ONCE)
@@ -85,7 +92,13 @@ def test_free_windows_at_once(in_memory: Fixture, name: str, data: st.DataObject
     borders = data.draw(st.lists(st.integers(0, max(run.end_ns, 1)), min_size=2, max_size=6, unique=True).map(sorted))
     if borders[-1] > run.end_ns:
         return
-    compare(run, [run.window(between=pair) for pair in pairwise(borders)], name)
+    windows = [run.window(between=pair) for pair in pairwise(borders)]
+    try:
+        compare(run, windows, name)
+    except CycleError:
+        # On coarse clocks things may wait for themselves; then one of the windows alone says so as well.
+        with pytest.raises(CycleError):
+            one_by_one(run, windows, name)
 
 
 @given(small_traces(), st.integers(1, 4))
@@ -180,4 +193,6 @@ def test_parts_of_a_tiling_are_all_of_it(in_memory: Fixture, trace: SmallTrace, 
         assert [count for part in parts for count in np.diff(part.first)] == list(np.diff(tiling.first))
         # Each holds its share, but for the last one, and for what its last window adds.
         assert all(part.edges.height > 0 for part in parts) or not tiling.edges.height
-        assert all(part.first[-2] < edges for part in parts)
+        # Windows without edges at the end are in the last one, however full it is.
+        begins = [part.first[:-1][np.diff(part.first) > 0] for part in parts]
+        assert all((begin < edges).all() for begin in begins)
