@@ -36,8 +36,8 @@ def pixel_of(t_ns: Times, begin_ns: int, end_ns: int, pixels: int) -> Times:
     Series or Expr
         Whole numbers, as `t_ns` is.
     """
-    # A time of months as a number of pixels is more than 64 bits hold.
-    return ((t_ns - begin_ns) / max(end_ns - begin_ns, 1) * pixels).floor()
+    # Months times pixels are more than 64 bits hold. The product comes first: up to 2^53 the pixel is exact.
+    return ((t_ns - begin_ns).cast(pl.Float64) * pixels / max(end_ns - begin_ns, 1)).floor()
 
 
 @dataclass(frozen=True, kw_only=True)

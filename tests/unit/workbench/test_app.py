@@ -23,6 +23,7 @@ from pag_graph.workbench import app as workbench
 from pag_graph.workbench import facts
 from pag_graph.workbench.app import BusyError, Workbench, make_app
 from pag_graph.workbench.library import Library
+from pag_graph.workbench.paths import pixel_of
 from tests.support.asgi import get
 
 EXTRA = {"rows_name", "columns", "count", "headline", "text"}
@@ -96,6 +97,13 @@ def test_lanes_show_what_each_worker_did(library: Library, store: str) -> None:
     assert {row["hop"] for row in told["hops"]} == {1, 2, 3, 4, 5}
     assert drawn["messages"]["wait"]
     assert min(drawn["messages"]["wait"]) > 0
+
+
+@pytest.mark.parametrize(("length", "pixels"), [(100, 100), (7_919, 4_000), ((1 << 40) - 1, 8_000)])
+def test_an_instant_is_drawn_at_the_pixel_that_whole_numbers_give(length: int, pixels: int) -> None:
+    instants = range(0, length, max(length // 5_000, 1))
+    drawn = pixel_of(pl.Series([instant - 50 for instant in instants]), -50, length - 50, pixels)
+    assert drawn.to_list() == [instant * pixels // length for instant in instants]
 
 
 def test_a_run_of_months_shows_all_messages_that_ended_waits(tmp_path: Path) -> None:
