@@ -439,10 +439,11 @@ class Outputs:
         from pag_graph.motif.shape import PAG_SHAPE
         from pag_graph.motif.store import graph_of_run
 
-        if limit is not None and whole_number(limit, "limit") < 1:
-            message = f"limit is {limit}, and must be at least 1."
-            raise InvalidParameterError(message)
-        limit = None if limit is None else min(int(limit), _MOST_ROWS)
+        if limit is not None:
+            limit = min(whole_number(limit, "limit"), _MOST_ROWS)
+            if limit < 1:
+                message = f"limit is {limit}, and must be at least 1."
+                raise InvalidParameterError(message)
         question = ask(pattern, where, PAG_SHAPE, columns=columns, parameters=parameters, distinct=distinct)
         if spark is None:
             return MotifQuery(question=question, graph=graph_of_run(self.run, epochs), limit=limit)
