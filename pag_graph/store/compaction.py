@@ -11,6 +11,7 @@ sees it.
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,13 +20,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pag_graph.errors import PagGraphError, StoreError
-from pag_graph.model.live_tables import ALL_TABLES
 from pag_graph.store.capacity import enough_memory
-from pag_graph.store.parts import ROW_GROUP, check_parts, damaged, discard, write_part
+from pag_graph.store.parts import ROW_GROUP, WORDS, check_parts, damaged, discard, write_portions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
@@ -40,13 +42,14 @@ LARGE_ROWS, LARGE_BYTES = ROW_GROUP, 1 << 20
 """A file of so many rows or bytes stays as it is."""
 TABLES = {
     "vertices": (("epoch", "ascending"), ("id", "ascending")),
-    "edges": (("epoch", "ascending"), ("dst", "ascending"), ("src", "ascending")),
+    "edges": (("epoch", "ascending"), ("dst", "ascending")),
     "traffic": (("epoch", "ascending"), ("channel", "ascending")),
     "epochs": (("epoch", "ascending"),),
     "changes": (("commit", "ascending"), ("ordinal", "ascending")),
     "alerts": (("commit", "ascending"), ("ordinal", "ascending")),
 }
-"""Tables whose files are joined, and the order of rows in a file: readers skip by it."""
+"""Tables whose files are joined, and what orders the rows of a file: readers skip by it. Rows that tie stay in order:
+edges that end in one vertex lie as analyses walk them."""
 
 
 class Swap(NamedTuple):
@@ -127,21 +130,51 @@ def join(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
 def _joined(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
     folder = store / table
     check_parts(folder, parts)
+    keys = list(TABLES[table])
     try:
-        rows = pa.concat_tables(
-            [pq.read_table(folder / part.path, schema=ALL_TABLES[table], partitioning=None) for part in parts]
-        )
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context(pq.ParquetFile(folder / part.path, read_dictionary=WORDS[table])) for part in parts
+            ]
+            key_rows = pa.concat_tables([file.read([name for name, _ in keys]) for file in files])
+            order = pc.sort_indices(key_rows, sort_keys=keys).to_numpy().astype(np.int64)
+            del key_rows
+            joined = write_portions(store, table, _row_groups(files, order))
     except (OSError, pa.ArrowException) as error:
         raise damaged(folder / parts[0].path, f"it or one of {len(parts)} cannot be read: {error}") from error
-    order = pc.sort_indices(rows, sort_keys=list(TABLES[table])).to_numpy()
-    if np.any(np.diff(order.view(np.int64)) != 1):
-        # In the place of those that are not sorted: they are not needed while these are written.
-        rows = rows.take(order)
-    joined = write_part(store, table, rows)
     if joined is None:
         message = f"{len(parts)} files of {folder} have no rows."
         raise StoreError(message, None, {"path": str(folder)})
     return Swap((joined,), tuple(parts))
+
+
+def _row_groups(files: Sequence[pq.ParquetFile], order: NDArray[np.int64]) -> Iterator[pa.Table]:
+    """Yield the rows of files, numbered one file after the other, in another order, a row group at a time.
+
+    Rows that come together were written together, so a file is read when its first row is due, and is let go after its
+    last one: a few are in memory at a time, and not all of them twice.
+    """
+    ends = np.cumsum([file.metadata.num_rows for file in files])
+    rows_left = dict(enumerate(np.diff(ends, prepend=0).tolist()))
+    tables: dict[int, pa.Table] = {}
+    for begin in range(0, len(order), ROW_GROUP):
+        rows = order[begin : begin + ROW_GROUP]
+        owners = np.searchsorted(ends, rows, side="right")
+        pieces, places, height = [], np.empty_like(rows), 0
+        for number in np.unique(owners).tolist():
+            if number not in tables:
+                tables[number] = files[number].read()
+            own = owners == number
+            numbered = rows[own] - (ends[number] - files[number].metadata.num_rows)
+            first, last = int(numbered.min()), int(numbered.max())
+            pieces.append(tables[number].slice(first, last + 1 - first))
+            places[own] = numbered - first + height
+            height += last + 1 - first
+            rows_left[number] -= len(numbered)
+            if not rows_left[number]:
+                del tables[number]
+        group = pa.concat_tables(pieces).unify_dictionaries()
+        yield group if (np.diff(places) == 1).all() else group.combine_chunks().take(places)
 
 
 class Compaction:

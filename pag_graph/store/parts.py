@@ -10,6 +10,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import orjson
@@ -21,7 +22,7 @@ from pag_graph.errors import StoreError
 from pag_graph.model.live_tables import ALL_TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 PROVISIONAL = "open-"
@@ -41,6 +42,8 @@ _KINDS = {
     for table, schema in ALL_TABLES.items()
 }
 """Per table: its schema, the columns of integers, those of words."""
+WORDS = {table: words for table, (_, _, words) in _KINDS.items()}
+"""Per table: its columns of words that come again and again; files hold them as dictionaries."""
 BOUNDS = {
     table: {f"{bound}_{column}": pl.Int64 for bound in ("min", "max") for column in integers}
     for table, (_, integers, _) in _KINDS.items()
@@ -102,53 +105,84 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     StoreError
         If the file system refuses.
     """
-    if not content.num_rows:
+    return write_portions(store, table, [content], provisional=provisional)
+
+
+def write_portions(
+    store: Path, table: str, portions: Iterable[pa.Table], *, provisional: bool = False
+) -> PartFile | None:
+    """Write rows of a table that come in portions as one new Parquet file, as `write_part` does.
+
+    Parameters
+    ----------
+    store, table, provisional
+        As for `write_part`.
+    portions
+        The rows, in the order to be kept; each is asked for when the one before is encoded. All but the last have whole
+        row groups, and all give the same columns as dictionaries.
+
+    Returns
+    -------
+    PartFile or None
+        None where there are no rows.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    with_rows = (portion for portion in portions if portion.num_rows)
+    if (first := next(with_rows, None)) is None:
         return None
     schema, integers, words = _KINDS[table]
     # Words may come dictionary-encoded: in the file they are anyway.
     for place, name in enumerate(schema.names):
-        if pa.types.is_dictionary(kind := content.schema.field(name).type):
+        if pa.types.is_dictionary(kind := first.schema.field(name).type):
             schema = schema.set(place, schema.field(place).with_type(kind))
-    content = content.select(schema.names)
-    if content.schema != schema:
-        content = content.cast(schema)
-    directory = store / table
     footers: list[pq.FileMetaData] = []
+    nulls = dict.fromkeys(schema.names, 0)
     # In memory first: the checksum is that of the bytes as they were written, also if the disk damages them.
     file = pa.BufferOutputStream()
-    path = f"{PROVISIONAL if provisional else _FINAL}{uuid.uuid4().hex}"
+    with pq.ParquetWriter(
+        file,
+        schema,
+        compression="lz4",
+        # Statistics of words are made for every batch and take longer than the words; no reader skips by them.
+        write_batch_size=ROW_GROUP,
+        write_statistics=integers,
+        metadata_collector=footers,
+        use_dictionary=words,
+        # Neighbouring ids and times differ by little: all their bytes but the last ones are the same. Differences with
+        # zstd took half as long again to write, and a tenth more room.
+        column_encoding=dict.fromkeys(integers, "BYTE_STREAM_SPLIT"),
+        store_schema=False,
+    ) as writer:
+        for portion in chain([first], with_rows):
+            content = portion.select(schema.names)
+            if content.schema != schema:
+                content = content.cast(schema)
+            writer.write_table(content, row_group_size=ROW_GROUP)
+            for name in nulls:
+                nulls[name] += content[name].null_count
+    buffer, (footer,) = file.getvalue(), footers
+    path = f"{PROVISIONAL if provisional else _FINAL}{uuid.uuid4().hex}-{zlib.crc32(buffer):08x}.parquet"
+    _put(store / table, path, buffer)
+    return PartFile(
+        path=path, size_bytes=buffer.size, rows=footer.num_rows, statistics=_statistics(footer, integers, nulls)
+    )
+
+
+def _put(directory: Path, path: str, content: pa.Buffer) -> None:
+    """Write a file; its directory is made if it is not there."""
     try:
-        pq.write_table(
-            content,
-            file,
-            compression="lz4",
-            row_group_size=ROW_GROUP,
-            # Statistics of words are made for every batch and take longer than the words; no reader skips by them.
-            write_batch_size=ROW_GROUP,
-            write_statistics=integers,
-            metadata_collector=footers,
-            use_dictionary=words,
-            # Neighbouring ids and times differ by little: all their bytes but the last ones are the same. Differences
-            # with zstd took half as long again to write, and a tenth more room.
-            column_encoding=dict.fromkeys(integers, "BYTE_STREAM_SPLIT"),
-            store_schema=False,
-        )
-        buffer = file.getvalue()
-        path = f"{path}-{zlib.crc32(buffer):08x}.parquet"
         try:
-            (directory / path).write_bytes(buffer)
+            (directory / path).write_bytes(content)
         except FileNotFoundError:
             directory.mkdir(parents=True, exist_ok=True)
-            (directory / path).write_bytes(buffer)
+            (directory / path).write_bytes(content)
     except OSError as error:
         message = f"{directory / path} cannot be written: {error}."
         raise StoreError(message, "Choose a place with enough room that can be written.") from error
-    return PartFile(
-        path=path,
-        size_bytes=buffer.size,
-        rows=content.num_rows,
-        statistics=_statistics(content, integers, footers[0]),
-    )
 
 
 @lru_cache(maxsize=1 << 14)
@@ -209,17 +243,16 @@ def discard(store: Path, table: str, parts: Iterable[PartFile]) -> None:
         (store / table / part.path).unlink(missing_ok=True)
 
 
-def _statistics(content: pa.Table, integers: Sequence[str], footer: pq.FileMetaData) -> str:
+def _statistics(footer: pq.FileMetaData, integers: Sequence[str], nulls: Mapping[str, int]) -> str:
     """Return what Delta keeps of a file; its footer knows the bounds of integers already."""
     low, high = {}, {}
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
-    for place, name in enumerate(content.column_names):
+    for place, name in enumerate(nulls):
         if name in integers:
             group_statistics = (group.column(place).statistics for group in groups)
             if bounds := [(column.min, column.max) for column in group_statistics if column.has_min_max]:
                 low[name], high[name] = min(lowest for lowest, _ in bounds), max(highest for _, highest in bounds)
-    nulls = {name: content[name].null_count for name in content.column_names}
-    return json.dumps({"numRecords": content.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+    return json.dumps({"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
 
 
 # --- Checks ---------------------------------------------------------------------------------------------------------

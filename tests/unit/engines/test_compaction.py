@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,20 +10,25 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING
 
 import orjson
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pag_graph import api
 from pag_graph.api.standing import standings
 from pag_graph.engines.following import Following
 from pag_graph.errors import StoreError
-from pag_graph.store import compaction
+from pag_graph.model.tables import PAG_EDGES
+from pag_graph.store import compaction, parts
 from pag_graph.store.check import check_store
 from pag_graph.store.compaction import FILES, LARGE_BYTES, LARGE_ROWS, MOST_ROWS, TABLES, Compaction, due
 from pag_graph.store.delta import open_store
@@ -33,7 +39,7 @@ from tests.support.growing import GrowingTrace, rounds
 from tests.support.standing_sums import check_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pag_graph.engines.following import Progress
     from pag_graph.graph.following import Committed
@@ -178,10 +184,68 @@ def nothing_left(store: Path) -> None:
         assert {path.name for path in (store / name).glob("*.parquet")} == logged
 
 
+def edges_of(rows: list[tuple[int, int, str, int | None]]) -> pa.Table:
+    """Edges of some epochs to some vertices; their other columns are 0 where they may not be null."""
+    epoch, dst, kind, records = zip(*rows, strict=True)
+    known = {"epoch": epoch, "dst": dst, "type": kind, "records": records}
+    zeros = [0] * len(rows)
+    columns = {
+        field.name: known.get(field.name, [None] * len(rows) if field.nullable else zeros) for field in PAG_EDGES
+    }
+    return pa.table(columns, PAG_EDGES)
+
+
+EDGES = st.tuples(
+    st.integers(0, 3), st.integers(0, 5), st.sampled_from(["busy", "waiting", "program"]), st.none() | st.integers(0, 9)
+)
+
+
+@given(st.lists(st.lists(EDGES, min_size=1, max_size=12), min_size=1, max_size=5), st.integers(1, 9))
+def test_rows_of_a_joined_file_are_sorted_and_those_that_tie_stay_in_order(
+    files: list[list[tuple[int, int, str, int | None]]], group: int
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for module in (compaction, parts):
+            patch.setattr(module, "ROW_GROUP", group)
+        store = Path(folder)
+        written = [parts.write_part(store, "edges", edges_of(rows)) for rows in files]
+        swap = compaction.join(store, "edges", [file for file in written if file is not None])
+        (joined,) = swap.added
+        all_rows = edges_of([row for rows in files for row in rows])
+        expected = pl.DataFrame(pl.from_arrow(all_rows)).sort("epoch", "dst", maintain_order=True)
+        assert pl.read_parquet(store / "edges" / joined.path).equals(expected)
+        whole = parts.write_part(store, "edges", all_rows)
+        assert whole is not None
+        assert (joined.rows, json.loads(joined.statistics)) == (whole.rows, json.loads(whole.statistics))
+        rows_of_groups = pq.ParquetFile(store / "edges" / joined.path).metadata
+        assert rows_of_groups.num_row_groups == -(-joined.rows // group)
+
+
+def test_files_that_follow_each_other_are_not_all_in_memory_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 2_000
+    for module in (compaction, parts):
+        monkeypatch.setattr(module, "ROW_GROUP", rows)
+    # Each begins in the last epoch of the one before.
+    tables = [edges_of([(number + (row > rows // 2), row, "busy", row) for row in range(rows)]) for number in range(32)]
+    files = [file for table in tables if (file := parts.write_part(tmp_path, "edges", table)) is not None]
+    one_file, held, before = tables[0].nbytes, list[int](), pa.total_allocated_bytes()
+    write = compaction.write_portions
+
+    def watched(store: Path, table: str, portions: Iterable[pa.Table]) -> PartFile | None:
+        return write(store, table, (held.append(pa.total_allocated_bytes() - before) or each for each in portions))
+
+    monkeypatch.setattr(compaction, "write_portions", watched)
+    compaction.join(tmp_path, "edges", files)
+    assert len(held) == 32
+    assert max(held) < 8 * one_file
+
+
 @pytest.mark.usefixtures("few")
 def test_what_cannot_be_joined_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     growing, store = GrowingTrace(rounds(9), tmp_path / "trace"), tmp_path / "store"
-    write, refusals = compaction.write_part, [True, False]
+    write, refusals = compaction.write_portions, [True, False]
 
     def sometimes(*arguments: object) -> object:
         if refusals and refusals.pop(0):
@@ -189,7 +253,7 @@ def test_what_cannot_be_joined_is_tried_again(tmp_path: Path, monkeypatch: pytes
             raise StoreError(message)
         return write(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compaction, "write_part", sometimes)
+    monkeypatch.setattr(compaction, "write_portions", sometimes)
     list(follow(growing, store, range(9), finish=True))
     assert not refusals
     api.build(growing.path, tmp_path / "once", engine="local")
@@ -201,20 +265,19 @@ def test_what_cannot_be_joined_is_tried_again(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.sampled(2)
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError])
-@pytest.mark.parametrize("step", ["write_part", "pq.read_table"])
+@pytest.mark.parametrize("step", ["write_portions", "_row_groups"])
 def test_a_follower_goes_on_without_the_memory_to_join_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: type[MemoryError]
 ) -> None:
     growing, store = GrowingTrace(rounds(9), tmp_path / "trace"), tmp_path / "store"
-    owner = compaction if step == "write_part" else compaction.pq
-    work, refusals = getattr(owner, step.rpartition(".")[2]), [False, True, True]
+    work, refusals = getattr(compaction, step), [False, True, True]
 
     def sometimes(*arguments: object, **options: object) -> object:
         if refusals and refusals.pop(0):
             raise error
         return work(*arguments, **options)
 
-    monkeypatch.setattr(owner, step.rpartition(".")[2], sometimes)
+    monkeypatch.setattr(compaction, step, sometimes)
     told: list[Progress] = []
     following = Following(
         growing.path, store, commit_every_s=0, stop=Rounds(growing, range(9), finish=True), tell=told.append

@@ -417,7 +417,7 @@ def test_a_full_disk_is_a_typed_error(place: Path, monkeypatch: pytest.MonkeyPat
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyarrow.parquet.write_table", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
     with pytest.raises(StoreError, match="No space left"):
         build(place, "trace-0")
     monkeypatch.undo()
