@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pag_graph.errors import PagGraphError, StoreError
+from pag_graph.model.live_tables import ALL_TABLES
 from pag_graph.store.capacity import enough_memory
 from pag_graph.store.parts import ROW_GROUP, WORDS, check_parts, damaged, discard, write_portions
 
@@ -50,6 +51,7 @@ TABLES = {
 }
 """Tables whose files are joined, and what orders the rows of a file: readers skip by it. Rows that tie stay in order:
 edges that end in one vertex lie as analyses walk them."""
+_WORDS = pa.dictionary(pa.int32(), pa.string())
 
 
 class Swap(NamedTuple):
@@ -139,7 +141,7 @@ def _joined(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
             key_rows = pa.concat_tables([file.read([name for name, _ in keys]) for file in files])
             order = pc.sort_indices(key_rows, sort_keys=keys).to_numpy().astype(np.int64)
             del key_rows
-            joined = write_portions(store, table, _row_groups(files, order))
+            joined = write_portions(store, table, _row_groups(table, files, order))
     except (OSError, pa.ArrowException) as error:
         raise damaged(folder / parts[0].path, f"it or one of {len(parts)} cannot be read: {error}") from error
     if joined is None:
@@ -148,7 +150,18 @@ def _joined(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
     return Swap((joined,), tuple(parts))
 
 
-def _row_groups(files: Sequence[pq.ParquetFile], order: NDArray[np.int64]) -> Iterator[pa.Table]:
+def _all_columns(file: pq.ParquetFile, table: str) -> pa.Table:
+    """Read a file; those of earlier releases may lack a column that is optional."""
+    rows, schema = file.read(), ALL_TABLES[table]
+    for field in schema:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    for name in WORDS[table]:
+        schema = schema.set(schema.get_field_index(name), schema.field(name).with_type(_WORDS))
+    return rows.select(schema.names).cast(schema)
+
+
+def _row_groups(table: str, files: Sequence[pq.ParquetFile], order: NDArray[np.int64]) -> Iterator[pa.Table]:
     """Yield the rows of files, numbered one file after the other, in another order, a row group at a time.
 
     Rows that come together were written together, so a file is read when its first row is due, and is let go after its
@@ -163,7 +176,7 @@ def _row_groups(files: Sequence[pq.ParquetFile], order: NDArray[np.int64]) -> It
         pieces, places, height = [], np.empty_like(rows), 0
         for number in np.unique(owners).tolist():
             if number not in tables:
-                tables[number] = files[number].read()
+                tables[number] = _all_columns(files[number], table)
             own = owners == number
             numbered = rows[own] - (ends[number] - files[number].metadata.num_rows)
             first, last = int(numbered.min()), int(numbered.max())

@@ -221,6 +221,18 @@ def test_rows_of_a_joined_file_are_sorted_and_those_that_tie_stay_in_order(
         assert rows_of_groups.num_row_groups == -(-joined.rows // group)
 
 
+def test_files_of_earlier_releases_may_lack_an_optional_column(tmp_path: Path) -> None:
+    rows = edges_of([(0, 1, "busy", 3)])
+    (tmp_path / "edges").mkdir()
+    pq.write_table(rows.drop_columns(["records"]), tmp_path / "edges" / "part-0")
+    old = part(0, 1, (tmp_path / "edges" / "part-0").stat().st_size)
+    new = parts.write_part(tmp_path, "edges", edges_of([(1, 2, "waiting", 4)]))
+    assert new is not None
+    (joined,) = compaction.join(tmp_path, "edges", [old, new]).added
+    expected = edges_of([(0, 1, "busy", None), (1, 2, "waiting", 4)])
+    assert pl.read_parquet(tmp_path / "edges" / joined.path).equals(pl.DataFrame(pl.from_arrow(expected)))
+
+
 def test_files_that_follow_each_other_are_not_all_in_memory_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
