@@ -347,7 +347,7 @@ def _of_removed(removed: Removed, remembered: Remembered) -> dict[str, Any]:
 
 
 def _provisional(base: StoreInfo, tables: Iterable[str]) -> dict[str, list[PartFile]]:
-    return {name: [part for part in base.parts(name) if part.provisional] for name in tables}
+    return {name: base.provisional(name) for name in tables}
 
 
 def _about_same_graph(base: StoreInfo) -> About:

@@ -23,7 +23,6 @@ from pag_graph.store.delta import (
     committed_state,
     info_of,
     read_content,
-    tables_of,
 )
 from pag_graph.store.delta_log import (
     TableState,
@@ -40,6 +39,7 @@ from pag_graph.store.durable import to_disk
 from pag_graph.store.maker import maker
 from pag_graph.store.parts import check_sizes, damaged
 from pag_graph.store.state_files import state_to_disk
+from pag_graph.store.traffic import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -237,8 +237,11 @@ class _Pinned(NamedTuple):
         if not now.more:
             self.tables[name] = now
         elif table_before is not None:
-            stay = {path: part for path, part in table_before.files.items() if path not in step.before.files}
-            self.tables[name] = replace(now, files={**stay, **step.files}, more=False)
+            # There may be many: those that go are taken out of a copy, which takes no look at each.
+            files = dict(table_before.files)
+            for path in step.before.files:
+                files.pop(path, None)
+            self.tables[name] = replace(now, files={**files, **step.files}, more=False)
 
 
 def _read_committed(path: Path, version: int, commit_id: str) -> StoreInfo:

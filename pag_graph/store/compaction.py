@@ -25,7 +25,7 @@ from pag_graph.store.capacity import enough_memory
 from pag_graph.store.parts import ROW_GROUP, WORDS, check_parts, damaged, discard, write_portions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -81,7 +81,7 @@ def due(parts: Sequence[PartFile]) -> list[PartFile]:
     """
     classes: dict[int, list[PartFile]] = {}
     for part in parts:
-        if part.rows < LARGE_ROWS and part.size_bytes < LARGE_BYTES:
+        if not _is_large(part):
             classes.setdefault(_class(part.rows), []).append(part)
     for _, members in sorted(classes.items()):
         if len(members) < FILES and sum(part.rows for part in members) < MOST_ROWS:
@@ -94,6 +94,10 @@ def due(parts: Sequence[PartFile]) -> list[PartFile]:
             rows += part.rows
         return chosen
     return []
+
+
+def _is_large(part: PartFile) -> bool:
+    return part.rows >= LARGE_ROWS or part.size_bytes >= LARGE_BYTES
 
 
 def _class(rows: int) -> int:
@@ -190,6 +194,11 @@ def _row_groups(table: str, files: Sequence[pq.ParquetFile], order: NDArray[np.i
         yield group if (np.diff(places) == 1).all() else group.combine_chunks().take(places)
 
 
+def _small(parts: Iterable[PartFile]) -> dict[str, PartFile]:
+    """Return those files, by path, that may be joined one day: the others may be many, and are not looked at again."""
+    return {part.path: part for part in parts if not part.provisional and not _is_large(part)}
+
+
 class Compaction:
     """Joins files of a store that one process commits to, in a thread beside it.
 
@@ -201,6 +210,7 @@ class Compaction:
 
     def __init__(self, store: Path) -> None:
         self._store = store
+        # Per table: files that may be joined.
         self._parts: dict[str, dict[str, PartFile]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pag-compaction")
         self._work: Future[dict[str, Swap]] | None = None
@@ -258,16 +268,16 @@ class Compaction:
         """
         if self._parts is None or anew:
             # Once per process: from here on what comes is known.
-            self._parts = {table: dict(info.table(table).files) for table in TABLES if table in info.versions}
+            self._parts = {
+                table: _small(info.table(table).files.values()) for table in TABLES if table in info.versions
+            }
         for table in TABLES:
             table_parts = self._parts.setdefault(table, {})
-            table_parts |= {part.path: part for part in parts.get(table, ())}
+            table_parts |= _small(parts.get(table, ()))
             if (swap := swaps.get(table)) is not None:
                 for part in swap.removed:
                     table_parts.pop(part.path, None)
-                table_parts |= {part.path: part for part in swap.added}
-            for path in [path for path, part in table_parts.items() if part.provisional]:
-                del table_parts[path]
+                table_parts |= _small(swap.added)
         if self._work is None and not self._waits and not last:
             due_parts = {
                 table: chosen

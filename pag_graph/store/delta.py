@@ -13,16 +13,13 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import polars as pl
-
 from pag_graph.errors import (
     FormatVersionError,
     StoreError,
     StoreNotFoundError,
     UnsupportedPlanError,
 )
-from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
+from pag_graph.model.tables import STORE_FORMAT_VERSION
 from pag_graph.store.delta_log import (
     TableState,
     commit_file,
@@ -34,14 +31,17 @@ from pag_graph.store.delta_log import (
     read_tip,
 )
 from pag_graph.store.digests import is_digest
+from pag_graph.store.file_bounds import file_bounds
 from pag_graph.store.fresh import rows_of_files
-from pag_graph.store.parts import BOUNDS, bounds, check_parts, damaged
+from pag_graph.store.parts import check_parts, damaged
 from pag_graph.store.safe_files import check_utf8
-from pag_graph.store.traffic import SINCE, TRAFFIC, summed
+from pag_graph.store.traffic import SINCE, TRAFFIC, summed, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
+
+    import polars as pl
 
     from pag_graph.store.fresh import Fresh
     from pag_graph.store.parts import PartFile
@@ -185,6 +185,28 @@ class StoreInfo:
             self.tips[name] = read_tip(self.path / name, self.versions[name])
         return self.tips[name]
 
+    def provisional(self, name: str) -> list[PartFile]:
+        """Return the files of a table that the next append replaces; asks `tip`, as there may be thousands of others.
+
+        Parameters
+        ----------
+        name
+            Out of `ALL_TABLES`; a table that the store lacks has none.
+
+        Returns
+        -------
+        list of PartFile
+            Their rows belong to epochs that are still open.
+
+        Raises
+        ------
+        StoreError
+            If the log is damaged.
+        """
+        if name not in self.versions:
+            return []
+        return [part for part in self.tip(name).files.values() if part.provisional]
+
     def parts(self, name: str, near: pl.Expr | None = None) -> list[PartFile]:
         """Return the files of a table; with `near`, those that can hold certain rows.
 
@@ -228,14 +250,7 @@ class StoreInfo:
         StoreError
             If the log is damaged.
         """
-        rows = [bounds(name, part.statistics) for part in self.table(name).files.values()]
-        places = {column: place for place, column in enumerate(BOUNDS[name]) if columns is None or column in columns}
-        return pl.DataFrame(
-            {
-                "_at": np.arange(len(rows), dtype=np.uint32),
-                **{column: pl.Series([row[place] for row in rows], dtype=pl.Int64) for column, place in places.items()},
-            }
-        )
+        return file_bounds(name, self.table(name).files.values(), columns)
 
     def files(self, name: str, near: pl.Expr | None = None) -> list[str]:
         """Return the absolute paths of the Parquet files of a table, each found to be as it was committed.
@@ -285,22 +300,6 @@ class StoreInfo:
             raise UnsupportedPlanError(message, "Build it again: `pag build TRACE STORE --replace`.")
         rows = rows_of_files(self.path.absolute() / name, self.parts(name, near), self.fresh)
         return summed(rows) if name == TRAFFIC else rows
-
-
-def tables_of(format_version: int) -> tuple[str, ...]:
-    """Return the names of the graph's tables that a store of a version of contract 2 has.
-
-    Parameters
-    ----------
-    format_version
-        From 1.
-
-    Returns
-    -------
-    tuple of str
-        In the order of `STORE_TABLES`.
-    """
-    return tuple(name for name in STORE_TABLES if name != TRAFFIC or format_version >= SINCE)
 
 
 def open_store(path: Path) -> StoreInfo:

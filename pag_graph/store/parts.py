@@ -9,11 +9,9 @@ import uuid
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import orjson
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -183,28 +181,6 @@ def _put(directory: Path, path: str, content: pa.Buffer) -> None:
     except OSError as error:
         message = f"{directory / path} cannot be written: {error}."
         raise StoreError(message, "Choose a place with enough room that can be written.") from error
-
-
-@lru_cache(maxsize=1 << 14)
-def bounds(table: str, statistics: str) -> tuple[int | None, ...]:
-    """Return what the statistics of a file say of the columns of `BOUNDS`.
-
-    Parameters
-    ----------
-    table
-        Name out of `ALL_TABLES`.
-    statistics
-        Those of a `PartFile`.
-
-    Returns
-    -------
-    tuple
-        In the order of `BOUNDS`: the least values, then the largest ones; None where the statistics do not tell.
-        Remembered, as a follower asks at every commit.
-    """
-    values = orjson.loads(statistics)
-    (least, largest), columns = (values.get(f"{bound}Values", {}) for bound in ("min", "max")), _KINDS[table][1]
-    return (*(least.get(column) for column in columns), *(largest.get(column) for column in columns))
 
 
 def as_provisional(store: Path, table: str, part: PartFile) -> PartFile:

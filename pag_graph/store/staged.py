@@ -63,10 +63,13 @@ class _Staged(StoreInfo):
     def table(self, name: str) -> TableState:
         """Return what a table will hold."""
         if name not in self._tables:
-            files = {part.path: part for part in self.new.get(name, ())}
+            files: dict[str, PartFile] = {}
             if self.base is not None and (name in self.unchanged or (self.keep and name in GROWING)):
-                stay = self.base.table(name).files
-                is_unchanged = name in self.unchanged
-                files = {path: part for path, part in stay.items() if is_unchanged or not part.provisional} | files
+                # There may be many: those that go are taken out of a copy, which takes no look at each.
+                files = dict(self.base.table(name).files)
+                if name not in self.unchanged:
+                    for part in self.base.provisional(name):
+                        del files[part.path]
+            files |= {part.path: part for part in self.new.get(name, ())}
             self._tables[name] = TableState(version=-1, base=Base(version=0), files=files)
         return self._tables[name]
