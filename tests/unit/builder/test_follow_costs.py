@@ -6,13 +6,17 @@ import os
 import sys
 from collections import Counter
 from statistics import median
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 
 from pag_graph.api.standing import standings
 from pag_graph.builder.follow import Follower
 from pag_graph.model.enums import EventKind
+from pag_graph.store import compaction, file_bounds
+from pag_graph.store.parts import PartFile
 from pag_graph.store.tail import Tail
 from tests.support.growing import GrowingTrace, rounds
 
@@ -78,6 +82,42 @@ def test_steps_cost_what_is_new(tmp_path: Path, epochs: int, queries: tuple[str,
         assert late == early, name
         assert early > 0 or name != "open"
     assert max(states[-some:]) <= 1.1 * max(states[some : 2 * some])
+
+
+def test_a_commit_looks_only_at_files_that_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs, looked_at = 60, Counter[str]()
+    # All files are large, so they stay as they are, and there are more and more.
+    monkeypatch.setattr(compaction, "LARGE_ROWS", 1)
+    is_provisional = PartFile.provisional.fget  # type: ignore[attr-defined]
+
+    def counted_provisional(part: PartFile) -> bool:
+        looked_at["provisional"] += 1
+        return bool(is_provisional(part))
+
+    def counted_loads(content: bytes | str) -> object:
+        looked_at["statistics"] += 1
+        return orjson.loads(content)
+
+    monkeypatch.setattr(PartFile, "provisional", property(counted_provisional))
+    monkeypatch.setattr(file_bounds, "orjson", SimpleNamespace(loads=counted_loads))
+    growing, tail = GrowingTrace(rounds(epochs), tmp_path / "trace"), Tail(tmp_path / "trace")
+    follower = Follower(tmp_path / "store", derive=standings(("critical-path", "metrics"), ()))
+    counts = []
+    for epoch in range(epochs):
+        growing.write_until(epoch)
+        tail.look(now_ns=0)
+        log = tail.log()
+        assert log is not None
+        looked_at.clear()
+        if follower.advance(tail.trace(), log, show=False):
+            info, _ = follower.commit()
+        counts.append(looked_at.copy())
+        tail.forget(follower.done)
+    follower.close()
+    assert len(info.parts("edges")) > epochs - 4
+    for kind in ("provisional", "statistics"):
+        early, late = (median(step[kind] for step in part) for part in (counts[10:20], counts[-10:]))
+        assert 0 < late <= early, kind
 
 
 def test_edges_are_not_read_again_by_the_queries_of_a_follower(tmp_path: Path) -> None:
