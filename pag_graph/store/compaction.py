@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pag_graph.errors import PagGraphError, StoreError
 from pag_graph.model.live_tables import ALL_TABLES
 from pag_graph.store.capacity import enough_memory
-from pag_graph.store.parts import ROW_GROUP, WORDS, check_parts, damaged, discard, write_portions
+from pag_graph.store.parts import ROW_GROUP, WORDS, check_parts, damaged, discard, forget_checks, write_portions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -277,6 +277,7 @@ class Compaction:
             if (swap := swaps.get(table)) is not None:
                 for part in swap.removed:
                     table_parts.pop(part.path, None)
+                forget_checks(self._store / table, swap.removed)
                 table_parts |= _small(swap.added)
         if self._work is None and not self._waits and not last:
             due_parts = {

@@ -233,8 +233,22 @@ def _statistics(footer: pq.FileMetaData, integers: Sequence[str], nulls: Mapping
 
 # --- Checks ---------------------------------------------------------------------------------------------------------
 
-_known: set[tuple[str, int, int]] = set()
-"""Path, size and time of last change of files that this process has checked."""
+_known: dict[str, tuple[int, int]] = {}
+"""By path: size and time of last change of a file that this process has checked."""
+
+
+def forget_checks(directory: Path, parts: Iterable[PartFile]) -> None:
+    """Forget that files were checked: those that are gone would add up in a process that runs for weeks.
+
+    Parameters
+    ----------
+    directory
+        Of their table.
+    parts
+        The files; should one be asked for again, it is read again.
+    """
+    for part in parts:
+        _known.pop(str(directory / part.path), None)
 
 
 def check_parts(directory: Path, parts: Sequence[PartFile], *, reread: bool = False) -> None:
@@ -321,8 +335,8 @@ def _check_part(directory: Path, part: PartFile, *, reread: bool) -> None:
     file = directory / part.path
     try:
         status = _check_size(file, part)
-        state = (str(file), status.st_size, status.st_mtime_ns)
-        if part.checksum is None or (state in _known and not reread):
+        state = (status.st_size, status.st_mtime_ns)
+        if part.checksum is None or (_known.get(str(file)) == state and not reread):
             return
         checksum = _checksum(file)
     except FileNotFoundError as error:
@@ -331,7 +345,7 @@ def _check_part(directory: Path, part: PartFile, *, reread: bool) -> None:
         raise damaged(file, f"it cannot be read: {error}") from error
     if checksum != part.checksum:
         raise damaged(file, "its bytes are not those that were committed")
-    _known.add(state)
+    _known[str(file)] = state
 
 
 def _checksum(file: Path) -> str:

@@ -184,6 +184,20 @@ def nothing_left(store: Path) -> None:
         assert {path.name for path in (store / name).glob("*.parquet")} == logged
 
 
+@pytest.mark.usefixtures("few")
+def test_nothing_is_remembered_of_files_that_were_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: dict[str, tuple[int, int]] = {}
+    monkeypatch.setattr(parts, "_known", checked)
+    growing, store, joined = GrowingTrace(rounds(20), tmp_path / "trace"), tmp_path / "store", set[str]()
+    for commit in follow(growing, store, range(20), finish=True):
+        joined |= set(checked)
+        info = commit.run.info
+    in_store = {str(store / name / file.path) for name in TABLES for file in info.parts(name)}
+    joined = {path for path in joined if Path(path).parent.parent == store} - in_store
+    assert joined
+    assert not joined & set(checked)
+
+
 def edges_of(rows: list[tuple[int, int, str, int | None]]) -> pa.Table:
     """Edges of some epochs to some vertices; their other columns are 0 where they may not be null."""
     epoch, dst, kind, records = zip(*rows, strict=True)
