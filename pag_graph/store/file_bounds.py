@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
 _FIRST = 1 << 10
 """Files for which there is room at first."""
-_LEAST = -(1 << 63)
 _OLD = 4
 """All is forgotten when so many times as many files are known as are asked for."""
+_LEAST = -(1 << 63)
+_STATISTICS = attrgetter("statistics")
 
 
 class _Known:
@@ -65,14 +67,19 @@ class _Known:
         with self._lock:
             if len(self._places) > _OLD * len(parts) + _FIRST:
                 self._forget()
-            self._add(list(dict.fromkeys(part.statistics for part in parts if part.statistics not in self._places)))
-            places = np.fromiter((self._places[part.statistics] for part in parts), np.int64, len(parts))
+            statistics = list(map(_STATISTICS, parts))
+            try:
+                places = self._places_of(statistics)
+            except KeyError:
+                self._add([text for text in dict.fromkeys(statistics) if text not in self._places])
+                places = self._places_of(statistics)
             return places, self._values, self._told
+
+    def _places_of(self, statistics: Sequence[str]) -> NDArray[np.int64]:
+        return np.fromiter(map(self._places.__getitem__, statistics), np.int64, len(statistics))
 
     def _add(self, new_statistics: Sequence[str]) -> None:
         """Read statistics that are not known yet."""
-        if not new_statistics:
-            return
         begin, end = len(self._places), len(self._places) + len(new_statistics)
         if end > self._values.shape[1]:
             room = ((0, 0), (0, max(end, 2 * begin) - self._values.shape[1]))
