@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _FIRST = 1 << 10
 """Files for which there is room at first."""
-_OLD = 4
-"""All is forgotten when so many times as many files are known as are asked for."""
+_OLD, _FEW = 4, 1 << 16
+"""All is forgotten when more files are known than so many times those that are asked for, and than so many."""
 _LEAST = -(1 << 63)
 _STATISTICS = attrgetter("statistics")
 
@@ -65,7 +65,7 @@ class _Known:
             A row per column of `BOUNDS`. They may grow longer, but what stands at `places` does not change any more.
         """
         with self._lock:
-            if len(self._places) > _OLD * len(parts) + _FIRST:
+            if len(self._places) > max(_OLD * len(parts), _FEW):
                 self._forget()
             statistics = list(map(_STATISTICS, parts))
             try:

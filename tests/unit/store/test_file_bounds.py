@@ -26,6 +26,7 @@ VALUES = st.fixed_dictionaries(
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin with room for two files, so that it has to grow, and with all forgotten soon."""
     monkeypatch.setattr(file_bounds_module, "_FIRST", 2)
+    monkeypatch.setattr(file_bounds_module, "_FEW", 8)
     monkeypatch.setattr(file_bounds_module, "_known", {table: file_bounds_module._Known(table) for table in BOUNDS})
 
 
