@@ -16,7 +16,7 @@ from pag_graph.api.standing import standings
 from pag_graph.builder.follow import Follower
 from pag_graph.model.enums import EventKind
 from pag_graph.store import compaction, file_bounds
-from pag_graph.store.parts import PartFile
+from pag_graph.store.parts import BOUNDS, PartFile
 from pag_graph.store.tail import Tail
 from tests.support.growing import GrowingTrace, rounds
 
@@ -99,6 +99,7 @@ def test_a_commit_looks_only_at_files_that_come_and_go(tmp_path: Path, monkeypat
         return orjson.loads(content)
 
     monkeypatch.setattr(PartFile, "provisional", property(counted_provisional))
+    monkeypatch.setattr(file_bounds, "_known", {table: file_bounds._Known(table) for table in BOUNDS})
     monkeypatch.setattr(file_bounds, "orjson", SimpleNamespace(loads=counted_loads))
     growing, tail = GrowingTrace(rounds(epochs), tmp_path / "trace"), Tail(tmp_path / "trace")
     follower = Follower(tmp_path / "store", derive=standings(("critical-path", "metrics"), ()))
