@@ -275,8 +275,9 @@ class _Columns:
 
 
 def _flow_of(event: dict[str, Any]) -> str:
-    """Return what the events of one flow have in common; of a long name its hash, as there can be many flows."""
-    flow = f"{event.get('cat')} {event.get('id')}"
+    """Return what the events of one flow have in common; of a long text its hash, as there can be many flows."""
+    # A list keeps its texts apart, whatever they hold. An id may be a number, or a text of digits.
+    flow = str([str(event.get(key)) for key in ("cat", "name", "id")])
     return flow if len(flow) <= _LONGEST_FLOW else xxhash.xxh3_128_hexdigest(flow.encode("utf-8", "surrogatepass"))
 
 

@@ -498,6 +498,23 @@ def test_flows_whose_long_names_begin_alike_stay_apart(tmp_path: Path) -> None:
     assert found.meta.dropped == {}
 
 
+def test_flows_of_one_id_whose_names_differ_are_two_flows(tmp_path: Path) -> None:
+    """As the format's own readers take them: category, name and id are what the events of a flow have in common."""
+    slices = [{"name": "a", "tid": tid, "ts": 0, "dur": 90} for tid in (1, 2, 3)]
+    ends = [("s", "x", 1, 1), ("s", "y z", 1, 2), ("f", "x", 2, 11), ("f", "y z", 3, 12)]
+    flows = [{"ph": phase, "cat": "c", "id": 1, "name": name, "tid": tid, "ts": ts} for phase, name, tid, ts in ends]
+    found = trace_of(tmp_path, [*slices, *flows])
+    ((_, table),) = found.events()
+    messages = [row for row in table.to_pylist() if row["channel"] is not None]
+    places = {row["worker"]: row for row in messages if row["kind"] == "receive"}
+    sent = {row["peer"]: row["t_ns"] for row in messages if row["kind"] == "send"}
+    assert {worker: (sent[worker], row["t_ns"]) for worker, row in places.items()} == {
+        1: (1_000, 11_000),
+        2: (2_000, 12_000),
+    }
+    assert found.meta.dropped == {}
+
+
 def test_flows_of_other_chrome_traces_that_are_no_messages_are_counted(tmp_path: Path) -> None:
     slices = [{"name": "a", "tid": tid, "ts": 0, "dur": 90} for tid in (1, 2)]
     # Per flow: letters, threads and times. Thread 9 does nothing.
