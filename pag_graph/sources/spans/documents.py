@@ -13,7 +13,7 @@ from pag_graph.sources.spans import jaeger_json, otlp_json, zipkin_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SLICE", "filled", "following", "records"]
+__all__ = ["SLICE", "filled", "following", "is_slice", "records"]
 
 SLICE: Final = 1 << 20
 """Bytes of text that are parsed at a time: as objects they take some ten times as much."""
@@ -66,6 +66,13 @@ def records(form: str, text: bytes, pieces: Iterator[bytes], *, slice_bytes: int
                 break
             text += appended
     orjson.loads(around + text + b"".join(pieces))
+
+
+def is_slice(form: str, record: Any) -> bool:
+    """Tell whether a part of a document, as `records` yields it, holds elements of its array, whatever these are."""
+    member = _MEMBERS[form]
+    elements = record.get(member) if member and isinstance(record, dict) else record
+    return isinstance(elements, list) and bool(member) == isinstance(record, dict)
 
 
 def following(text: bytes, slice_bytes: int) -> int:

@@ -13,7 +13,7 @@ from pag_graph.model.enums import Severity
 from pag_graph.sources.collector import without_collector
 from pag_graph.sources.foreign_files import unreadable
 from pag_graph.sources.spans import jaeger_json, otlp_json, otlp_protobuf, zipkin_json
-from pag_graph.sources.spans.documents import SLICE, filled, following, records
+from pag_graph.sources.spans.documents import SLICE, filled, following, is_slice, records
 from pag_graph.sources.spans.span_rows import SpanRows
 from pag_graph.sources.spark.codecs import decode
 from pag_graph.store.capacity import lacking
@@ -256,8 +256,10 @@ def _read_json(file: Path, name: str, head: bytes, pieces: Iterator[bytes], rows
     if is_large and len(lines) > 2 and FORMS[name].is_record(_parsed(lines[1])):  # noqa: PLR2004 a whole second line
         return _read_lines(file, name, _lines(content, pieces), rows)
     try:
-        for record in records(name, content, pieces) if is_large else [orjson.loads(content)]:
-            _take(file, name, record, rows)
+        if is_large:
+            _take_slices(file, name, records(name, content, pieces), rows)
+        else:
+            _take(file, name, orjson.loads(content), rows)
     except orjson.JSONDecodeError as error:
         if not is_large and content.count(b"\n", 0, len(content.rstrip())):
             return _read_lines(file, name, iter(content.splitlines()), rows, document_error=error)
@@ -316,6 +318,19 @@ def _take(file: Path, name: str, record: Any, rows: SpanRows) -> None:
         message = f"{file} holds records of two formats: {name} and {other_form}."
         raise TraceFormatError(message, "Write each format to files of its own.", {"file": str(file)})
     rows.drop("record_unknown")
+
+
+def _take_slices(file: Path, name: str, slices: Iterator[Any], rows: SpanRows) -> None:
+    """Add the slices of one document: whether it is a record they say together, as if it were in one piece."""
+    form, dropped, is_record = FORMS[name], dict(rows.dropped), False
+    record: Any = None
+    for record in slices:
+        is_record = is_record or form.is_record(record)
+        if is_record or is_slice(name, record):
+            form.read(record, rows)
+    if not is_record:
+        rows.dropped = dropped
+        _take(file, name, record, rows)
 
 
 def _is_binary(head: bytes) -> bool:

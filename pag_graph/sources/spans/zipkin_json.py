@@ -41,12 +41,11 @@ _NOTHING: dict[str, Any] = {}
 
 
 def is_record(record: Any) -> bool:
-    """Tell whether a JSON value is a span of Zipkin, or a list of such, or a list of lists, one per trace."""
+    """Tell whether a JSON value is a span of Zipkin, or a list with such, or a list of lists, one per trace."""
     if isinstance(record, list):
-        # What is nothing is counted as it is read.
+        # What else is among them is counted as it is read.
         spans = (span for entry in record for span in (entry if isinstance(entry, list) else [entry]))
-        first = next((span for span in spans if span is not None), None)
-        return not isinstance(first, list) and is_record(first)
+        return any(not isinstance(span, list) and is_record(span) for span in spans)
     return isinstance(record, dict) and "traceId" in record and "id" in record and "resourceSpans" not in record
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,6 +22,8 @@ from tests.support.simulated_spans import read_spans
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from pag_graph.sources.spans.table import SpanTable
 
 SPANS = simulate(3, 3).spans
 
@@ -95,6 +98,34 @@ def test_large_files_give_the_spans_that_small_ones_do(tmp_path: Path, monkeypat
             sliced = read_spans([tmp_path / name])
         assert sliced.spans.equals(whole.spans)
         assert sliced.references.equals(whole.references)
+
+
+@pytest.mark.parametrize("name", ["jaeger", "zipkin"])
+@pytest.mark.parametrize("place", [0, 1, None])
+@pytest.mark.parametrize("odd", [{"traceID": "x", "spans": None, "pad": "p" * 400}, None, [], 5])
+def test_what_is_no_span_of_a_large_document_is_counted_as_in_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, place: int | None, odd: Any
+) -> None:
+    """A slice that begins with something else was left out with all spans in it."""
+    document = json.loads(one_document(name))
+    elements = document["data"] if name == "jaeger" else document
+    place = len(elements) if place is None else place
+    elements[place:place] = [odd] * 30
+    (tmp_path / "a.json").write_text(json.dumps(document))
+
+    def read() -> SpanTable:
+        with read_parts([tmp_path / "a.json"], form=name) as parts:
+            (read_table,) = parts.tables
+            return read_table()
+
+    whole = read()
+    monkeypatch.setattr(files, "SLICE", 1)
+    monkeypatch.setattr(files, "records", partial(records, slice_bytes=500))
+    monkeypatch.setattr(files, "_decoded", lambda file, _: in_pieces(file.read_bytes(), 500))
+    sliced = read()
+    assert whole.spans.height == len(SPANS)
+    assert (sliced.dropped, sliced.spans.height) == (whole.dropped, whole.spans.height)
+    assert sliced.spans.equals(whole.spans)
 
 
 def test_spans_that_memory_does_not_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
