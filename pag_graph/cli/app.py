@@ -376,6 +376,9 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     Example: pag info run.pag --top 5
     """
     pag = open_pag(store)
+    for table in pag.run.info.tables:
+        # What it says of them stands in the table of epochs; that they are there, only their logs do.
+        pag.run.info.table(table)
     columns, epochs = [*pag.epochs.columns, "span_ns", "window"], pag.epochs.to_dicts()
     for row, window in zip(epochs, pag.run.windows(), strict=True):
         row["span_ns"] = window.span_ns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.model.enums import RuleSet
+from pag_graph.model.tables import STORE_TABLES
 from pag_graph.store.meta import read_meta, write_meta
 from pag_graph.testing.traces import draw
 
@@ -185,6 +187,19 @@ def test_info_lists_the_windows(run_pag: Command, store: Path) -> None:
     assert code == 0
     assert [row["role"] for row in answer["epochs"]] == ["startup", *["round"] * 9, "shutdown"]
     assert answer["rules"] == "timely"
+
+
+@pytest.mark.parametrize("table", STORE_TABLES)
+def test_info_of_a_store_that_lacks_a_table_is_an_error(
+    run_pag: Command, store: Path, tmp_path: Path, table: str
+) -> None:
+    """All that it shows stands in two of the tables; of a store whose edges were gone it showed windows with edges."""
+    damaged = tmp_path / "damaged.pag"
+    shutil.copytree(store, damaged)
+    shutil.rmtree(damaged / table)
+    code, text, error = run_pag("info", damaged)
+    assert (code, text) == (4, "")
+    assert table in error or "STORE_NOT_FOUND" in error
 
 
 def test_build_reports_what_became_no_vertex(run_pag: Command, tmp_path: Path) -> None:
