@@ -44,6 +44,18 @@ class CausalProfileParameters:
     loop: LoopParameter = "closed"
     arrival: ArrivalParameter = "shortest"
 
+    def __post_init__(self) -> None:
+        """Check the range.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `steps` is less than 1, or too large.
+        """
+        if not 1 <= self.steps <= _MOST_STEPS:
+            message = f"steps is {self.steps}, and must be from 1 to {_MOST_STEPS:,}."
+            raise InvalidParameterError(message, "causal_profile(steps=10)")
+
 
 def causal_profile(view: View, parameters: CausalProfileParameters) -> pl.DataFrame:
     """Say by how much the window would be shorter if an operator, worker or link were faster.
@@ -63,8 +75,6 @@ def causal_profile(view: View, parameters: CausalProfileParameters) -> pl.DataFr
 
     Raises
     ------
-    InvalidParameterError
-        If there are no steps, or too many.
     UnsupportedPlanError
         If the run was built with the rule set `st2`, whose clocks are not aligned.
     PagError
@@ -77,9 +87,6 @@ def causal_profile(view: View, parameters: CausalProfileParameters) -> pl.DataFr
     What is not on the critical path saves nothing, because the path stays as long as it is. So it is not replayed.
     O(things on the path x steps x (vertices + edges)), with one order of the vertices for all.
     """
-    if not 1 <= parameters.steps <= _MOST_STEPS:
-        message = f"steps is {parameters.steps}, and must be from 1 to {_MOST_STEPS:,}."
-        raise InvalidParameterError(message, "causal_profile(steps=10)")
     view.run.require_aligned("Causal profiles need aligned clocks")
 
     def profiles_of(tiling: Tiling) -> pl.DataFrame:

@@ -60,6 +60,18 @@ class KHopsParameters:
         "Weight of a message: its time from send to read (delivered), or from send to arrival (transfer).",
     ] = "delivered"
 
+    def __post_init__(self) -> None:
+        """Check the range.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `k` is not positive, or too large.
+        """
+        if not 1 <= self.k <= MOST_HOPS:
+            message = f"k is {self.k}, and must be at least 1 and at most {MOST_HOPS:,}."
+            raise InvalidParameterError(message, "k_hops(k=10)")
+
 
 def k_hops(view: View, parameters: KHopsParameters) -> pl.DataFrame:
     """Summarise the activities within k hops before the ends of the window's waits.
@@ -78,8 +90,6 @@ def k_hops(view: View, parameters: KHopsParameters) -> pl.DataFrame:
 
     Raises
     ------
-    InvalidParameterError
-        If `k` is not positive.
     AnalysisError
         If so many walks exist that 64 bits cannot count them.
 
@@ -88,9 +98,6 @@ def k_hops(view: View, parameters: KHopsParameters) -> pl.DataFrame:
     Walks are counted per vertex, and never listed: O(k x edges). On frames across partitions, every hop is a join of
     the edges with the vertices that walks have reached.
     """
-    if not 1 <= parameters.k <= MOST_HOPS:
-        message = f"k is {parameters.k}, and must be at least 1 and at most {MOST_HOPS:,}."
-        raise InvalidParameterError(message, "k_hops(k=10)")
     if view.spread is not None:
         return _joined(view, parameters)
     return view.over("ends", _COLUMNS, lambda tiling: _count(tiling, parameters), K_HOPS)

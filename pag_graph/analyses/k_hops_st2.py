@@ -35,6 +35,18 @@ class KHopsSt2Parameters:
 
     k: Annotated[int, "Number of hops, in edges.", Flags(("-k", "--hops"))] = 10
 
+    def __post_init__(self) -> None:
+        """Check the range.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `k` is not positive.
+        """
+        if self.k < 1:
+            message = f"k is {self.k}, and must be at least 1."
+            raise InvalidParameterError(message, "k_hops_st2(k=10)")
+
 
 def k_hops_st2(run: Run, parameters: KHopsSt2Parameters) -> pa.Table:
     """Count k-hops of all epochs as SnailTrail 2 does, by joining on times.
@@ -54,8 +66,6 @@ def k_hops_st2(run: Run, parameters: KHopsSt2Parameters) -> pa.Table:
 
     Raises
     ------
-    InvalidParameterError
-        If `k` is not positive.
     AnalysisError
         If so many walks exist that 64 bits cannot count them.
 
@@ -73,9 +83,6 @@ def k_hops_st2(run: Run, parameters: KHopsSt2Parameters) -> pa.Table:
 
     O(k x edges), and more if many edges end at the same time.
     """
-    if parameters.k < 1:
-        message = f"k is {parameters.k}, and must be at least 1."
-        raise InvalidParameterError(message, "k_hops_st2(k=10)")
     # In the order of epochs, and of workers' logs in each.
     tables = [tiling.edges for tiling in tilings(run, run.windows(), (), "labels")]
     if not tables:

@@ -37,6 +37,18 @@ class ProfileParameters:
     ] = "all"
     n: Annotated[int, "Number of keys to list; the rest is summed up as (other). 0 lists all."] = 10
 
+    def __post_init__(self) -> None:
+        """Check the range.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `n` is negative.
+        """
+        if self.n < 0:
+            message = f"n is {self.n}, and must be 0 (for all) or more."
+            raise InvalidParameterError(message, "profile(n=10)")
+
 
 def profile(view: View, parameters: ProfileParameters) -> pl.DataFrame:
     """Divide the critical path by type, operator, worker and pair of workers.
@@ -55,10 +67,6 @@ def profile(view: View, parameters: ProfileParameters) -> pl.DataFrame:
         local time without an operator is `(no operator)`, messages are `(messages)`, local time `(local)`. So the
         times of a division add up to the window's span.
 
-    Raises
-    ------
-    InvalidParameterError
-        If `n` is negative.
 
     Notes
     -----
@@ -82,15 +90,7 @@ def divided(view: View, parameters: ProfileParameters) -> pl.DataFrame:
     -------
     DataFrame
         One row per window, division and key, sorted by these: what `PROFILE` says of it but ranks and shares.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `n` is negative.
     """
-    if parameters.n < 0:
-        message = f"n is {parameters.n}, and must be 0 (for all) or more."
-        raise InvalidParameterError(message, "profile(n=10)")
     steps = path_steps(view)
     chosen = DIVISIONS if parameters.by == "all" else (parameters.by,)
     keyed = pl.concat([_keys(view.run, steps, division).with_columns(by=pl.lit(division)) for division in chosen])

@@ -30,6 +30,18 @@ class SkewParameters:
 
     above: Annotated[float, "An operator is skewed if a worker reads more than this many times the mean."] = 1.5
 
+    def __post_init__(self) -> None:
+        """Check the range.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `above` is less than 1.
+        """
+        if self.above < 1:
+            message = f"above is {self.above}, and must be at least 1: no largest value is below the mean."
+            raise InvalidParameterError(message, "skew(above=1.5)")
+
 
 def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
     """Compare the records that each worker read in each operator.
@@ -47,11 +59,6 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
         Rows of `SKEW`, one per operator that read records and worker that is there in the window, not `unknown` all the
         time, and runs the same as a reader of it, most skewed operator first.
 
-    Raises
-    ------
-    InvalidParameterError
-        If `above` is less than 1.
-
     Notes
     -----
     skew_ratio = most records of a worker / mean over all workers that run the same (`Run.peers`) and are there in the
@@ -59,9 +66,6 @@ def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
     in the window in which their activation ends, also records that a scope read itself. Processing time is cut at the
     window's borders. O(edges).
     """
-    if parameters.above < 1:
-        message = f"above is {parameters.above}, and must be at least 1: no largest value is below the mean."
-        raise InvalidParameterError(message, "skew(above=1.5)")
     processing, read, ended = nw.col("type") == _PROCESSING, ~nw.col("records").is_null(), view.ends_inside
     key = ["window", "operator", "worker"]
     counts = ["records", "activations", "processing_ns"]

@@ -37,6 +37,18 @@ class StragglersParameters:
         float, "A straggler works more than this many times the median of the workers that run the same."
     ] = 1.5
 
+    def __post_init__(self) -> None:
+        """Check the range.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `above` is less than 1.
+        """
+        if self.above < 1:
+            message = f"above is {self.above}, and must be at least 1."
+            raise InvalidParameterError(message, "stragglers(above=1.5)")
+
 
 def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     """Compare how much each worker worked, and how long the others waited for it.
@@ -54,11 +66,6 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
         Rows of `STRAGGLERS`, one per worker that is there in the window and not `unknown` all the time, most work
         first.
 
-    Raises
-    ------
-    InvalidParameterError
-        If `above` is less than 1.
-
     Notes
     -----
     Workers are compared with those that run the same (`Run.peers`) and are there in the window for any time. If all run
@@ -74,9 +81,6 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     The median of an even number of workers is the mean of the middle two. Messages of a worker to itself cost nothing
     here. The cost is that of `blame`.
     """
-    if parameters.above < 1:
-        message = f"above is {parameters.above}, and must be at least 1."
-        raise InvalidParameterError(message, "stragglers(above=1.5)")
     key, ended = ["window", "worker"], view.ends_inside
     local = view.collect(
         view.local.filter(view.shows_worker)

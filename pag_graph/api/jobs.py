@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -14,13 +15,13 @@ from pag_graph.analyses.runner import Runner, rows_of_stretch, with_epoch
 from pag_graph.api.building import make_engine
 from pag_graph.api.questions import Pag, spreading
 from pag_graph.builder.engine import silent
-from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
 from pag_graph.graph.run import Run
 from pag_graph.store.in_place import refusals, whole_file
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -91,22 +92,21 @@ def analyse(
     pag = Pag(Path(store))
     definition.check(pag.run)
     target = _new_folder(output)
-    with refusals(target, "", SinkError):
-        target.mkdir(parents=True, exist_ok=True)
     chosen = make_engine(engine) if isinstance(engine, str) else engine
     spread = spreading(pag.run, getattr(chosen, "spark", None) if across else None)
     runner = Runner(run=pag.run, engine=chosen, spread=spread, progress=progress)
     rows: tuple[int, ...]
-    if isinstance(definition, RunAnalysis):
-        table = table_of(runner.whole(definition, pag.rounds(), chosen_parameters))
-        windows, rows = len(pag.rounds()), (_write(table, target, "run"),)
-    elif isinstance(definition, WindowAnalysis):
-        windows, rows = _of_windows(runner, definition, chosen_parameters, target)
-    else:
-        pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
-        base = pag.run.info.path if against is None else Path(against).absolute()
-        compare = partial(_analyse_pair, base, pag.run.info.path, target, definition.name, chosen_parameters)
-        windows, rows = len(pairs), tuple(chosen.map(compare, pairs, label=definition.name, progress=progress))
+    with _made(target):
+        if isinstance(definition, RunAnalysis):
+            table = table_of(runner.whole(definition, pag.rounds(), chosen_parameters))
+            windows, rows = len(pag.rounds()), (_write(table, target, "run"),)
+        elif isinstance(definition, WindowAnalysis):
+            windows, rows = _of_windows(runner, definition, chosen_parameters, target)
+        else:
+            pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
+            base = pag.run.info.path if against is None else Path(against).absolute()
+            compare = partial(_analyse_pair, base, pag.run.info.path, target, definition.name, chosen_parameters)
+            windows, rows = len(pairs), tuple(chosen.map(compare, pairs, label=definition.name, progress=progress))
     return {
         "analysis": definition.name,
         "run_id": pag.run.info.run["run_id"],
@@ -190,6 +190,28 @@ def _new_folder(output: str | os.PathLike[str]) -> Path:
         message = f"{target} exists and is not empty."
         raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
     return target
+
+
+@contextmanager
+def _made(target: Path) -> Iterator[None]:
+    """Make a folder, which goes again if the block fails before it has written anything.
+
+    Raises
+    ------
+    SinkError
+        If the file system refuses.
+    PagGraphError
+        That of the block.
+    """
+    is_new = not target.exists()
+    with refusals(target, "", SinkError):
+        target.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except PagGraphError:
+        if is_new and not any(target.iterdir()):
+            target.rmdir()
+        raise
 
 
 def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
