@@ -127,7 +127,7 @@ def find_analysis(name: str) -> Analysis[Any]:
         If there is none; the message lists all.
     """
     for entry in all_entries():
-        if name in {entry.name, entry.method}:
+        if name in (entry.name, entry.method):
             return entry.load()
     message = f"There is no analysis {name!r}; there are {', '.join(entry.name for entry in all_entries())}."
     raise InvalidParameterError(message)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.window import whole_number
 from pag_graph.model.enums import RuleSet
+from pag_graph.model.given import path_of
+from pag_graph.model.units import short
 from pag_graph.store.durable import durable
 
 if TYPE_CHECKING:
@@ -58,6 +59,32 @@ def make_engine(name: str, spark: SparkSession | None = None) -> Engine:
     from pag_graph.engines.spark import SparkEngine
 
     return SparkEngine(spark)
+
+
+def engine_of(engine: Engine | str) -> Engine:
+    """Return an engine that is given, or whose name is.
+
+    Parameters
+    ----------
+    engine
+        A name, as for `make_engine`, or an engine of one's own.
+
+    Returns
+    -------
+    Engine
+        To give tasks to.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is neither.
+    """
+    if isinstance(engine, str):
+        return make_engine(engine)
+    if not callable(getattr(engine, "map", None)):
+        message = f"engine is {short(repr(engine), 80)}, and must be local, spark, or an engine."
+        raise InvalidParameterError(message, None, {"engine": engine})
+    return engine
 
 
 def rule_set(name: RuleSet | str | None) -> RuleSet | None:
@@ -141,20 +168,22 @@ def build(
     # Here and below: what needs compiled kernels is loaded by whom it serves, so that opening a store takes no second.
     from pag_graph.api.standing import standings
     from pag_graph.builder.build import build as run_build
+    from pag_graph.builder.rule_choice import rule_parameters
 
+    places = path_of(trace, "trace"), path_of(store, "store")
     chosen_rules = rule_set(rules)
     if slice_events is not None and whole_number(slice_events, "slice_events") < 1:
         message = f"slice_events is {slice_events}, and must be at least 1."
         raise InvalidParameterError(message)
-    chosen = make_engine(engine) if isinstance(engine, str) else engine
+    chosen = engine_of(engine)
     with durable(wanted=fsync):
         # Executors have working directories of their own.
         return run_build(
-            Path(trace).absolute(),
-            Path(store).absolute(),
+            places[0].absolute(),
+            places[1].absolute(),
             engine=chosen,
             rules=chosen_rules,
-            parameters=parameters,
+            parameters=rule_parameters(parameters),
             force_rules=force_rules,
             mode=mode,
             slice_events=slice_events,

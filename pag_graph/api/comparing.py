@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.api.questions import Pag
+from pag_graph.graph.window import whole_number
+from pag_graph.model.given import listed, path_of, texts_of
 
 if TYPE_CHECKING:
     import os
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _opened(store: str | os.PathLike[str] | Pag) -> Pag:
-    return store if isinstance(store, Pag) else Pag(Path(store))
+    return store if isinstance(store, Pag) else Pag(path_of(store, "store"))
 
 
 def scaling(runs: Iterable[str | os.PathLike[str] | Pag], *, n: int = 5, cores: int | None = None) -> Scaling:
@@ -50,7 +51,8 @@ def scaling(runs: Iterable[str | os.PathLike[str] | Pag], *, n: int = 5, cores: 
     """
     from pag_graph.analyses.scaling import scaling as compare
 
-    return compare([_opened(run).run for run in runs], n=n, cores=cores)
+    opened = [_opened(run).run for run in listed(runs, "runs", "stores")]
+    return compare(opened, n=whole_number(n, "n"), cores=None if cores is None else whole_number(cores, "cores"))
 
 
 def advise_evaluate(
@@ -106,14 +108,21 @@ def advise_evaluate(
     from pag_graph.analyses.advising.advice_trials import advise_evaluate as evaluate
     from pag_graph.store.in_place import write_whole
 
-    file = Path(state)
+    file = path_of(state, "state")
     state_before = read_state(file)
     if alpha is not None:
         state_before = replace(state_before, alpha=alpha)
-    runs_before, runs_after = ([_opened(run).run for run in side] for side in (before, after))
-    addresses = address_pairs(pairs)
+    sides = listed(before, "before", "stores"), listed(after, "after", "stores")
+    runs_before, runs_after = ([_opened(run).run for run in side] for side in sides)
+    addresses = address_pairs(texts_of(pairs, "pairs"))
     evaluation = evaluate(
-        runs_before, runs_after, state_before, ports=tuple(ports), pairs=addresses, single=single, paper=paper
+        runs_before,
+        runs_after,
+        state_before,
+        ports=tuple(texts_of(ports, "ports")),
+        pairs=addresses,
+        single=single,
+        paper=paper,
     )
     write_whole(file, evaluation.state.text)
     return evaluation

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from pag_graph.api.building import rule_set
 from pag_graph.api.event_logs import fed
 from pag_graph.errors import InvalidParameterError, MissingExtraError
+from pag_graph.model.given import path_of, text_of
 from pag_graph.store.access import read_token
 from pag_graph.store.durable import durable
 
@@ -97,6 +98,7 @@ def follow(
     FollowReport
         Why it ended, and what was committed. Once the source is complete the store holds what `build` makes of it.
     """
+    source, store = path_of(source, "source"), path_of(store, "store")
     with _lasting(options), _receiving(source, options), fed(source, store, options) as (trace, feed):
         return _following(trace, store, options, feed).run()
 
@@ -123,11 +125,15 @@ def live(
     ...     for epoch in commit.closed:
     ...         print(commit.run.epochs.filter(epoch=epoch))
     """
+    source, store = path_of(source, "source"), path_of(store, "store")
     with _lasting(options), _receiving(source, options), fed(source, store, options) as (trace, feed):
         yield from _following(trace, store, options, feed).commits()
 
 
 def _lasting(options: FollowOptions) -> AbstractContextManager[None]:
+    for name in ("token_file", "certificate", "key"):
+        if options.get(name) is not None:
+            path_of(options.get(name), name)
     known = list(FollowOptions.__annotations__)
     unknown = [name for name in options if name not in known]
     if unknown:
@@ -147,6 +153,7 @@ def _receiving(source: str | os.PathLike[str], options: FollowOptions) -> Iterat
     if (certificate is None) != (key is None) or (certificate is not None and address is None):
         message = "A certificate needs its key, and both are only used for listening."
         raise InvalidParameterError(message, "Give certificate, key and listen, or none of them.")
+    address = None if address is None else text_of(address, "listen")
     if address is None or token_file is None:
         yield
         return
@@ -167,6 +174,7 @@ def _following(
     # What needs compiled kernels is loaded by whom it serves.
     from pag_graph.api.standing import standings
     from pag_graph.builder.frontier import SETTLE_NS
+    from pag_graph.builder.rule_choice import rule_parameters
     from pag_graph.engines.following import Following, Until
     from pag_graph.model.units import size_bytes
     from pag_graph.store.retention import Keep
@@ -178,7 +186,7 @@ def _following(
         source,
         Path(store).absolute(),
         rules=rule_set(rules),
-        parameters=options.get("parameters"),
+        parameters=rule_parameters(options.get("parameters")),
         until=Until.of(str(options.get("until", "complete"))),
         commit_every_s=options.get("commit_every_s", 0.25),
         settle_s=options.get("settle_s", SETTLE_NS / 1e9),

@@ -5,23 +5,24 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from pag_graph.analyses import PairAnalysis, RunAnalysis, WindowAnalysis, find_analysis, table_of
 from pag_graph.analyses.runner import Runner, rows_of_stretch, with_epoch
-from pag_graph.api.building import make_engine
+from pag_graph.api.building import engine_of
 from pag_graph.api.questions import Pag, spreading
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
 from pag_graph.graph.run import Run
+from pag_graph.model.given import mapping, path_of
 from pag_graph.store.in_place import refusals, whole_file
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -85,14 +86,14 @@ def analyse(
         if engine == "local":
             message = "Windows are spread over Spark's executors, and the engine is local."
             raise InvalidParameterError(message, "analyse(..., engine='spark', across=True)")
-    chosen_parameters = definition.make_parameters(parameters)
+    chosen_parameters = definition.make_parameters(mapping(parameters, "parameters"))
     if against is not None and not isinstance(definition, PairAnalysis):
         message = f"{definition.name} does not compare, so it takes no other store."
         raise InvalidParameterError(message)
-    pag = Pag(Path(store))
+    pag = Pag(path_of(store, "store"))
     definition.check(pag.run)
     target = _new_folder(output)
-    chosen = make_engine(engine) if isinstance(engine, str) else engine
+    chosen = engine_of(engine)
     spread = spreading(pag.run, getattr(chosen, "spark", None) if across else None)
     runner = Runner(run=pag.run, engine=chosen, spread=spread, progress=progress)
     rows: tuple[int, ...]
@@ -103,8 +104,8 @@ def analyse(
         elif isinstance(definition, WindowAnalysis):
             windows, rows = _of_windows(runner, definition, chosen_parameters, target)
         else:
-            pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
-            base = pag.run.info.path if against is None else Path(against).absolute()
+            pairs = _pairs(pag, None if against is None else Pag(path_of(against, "against")))
+            base = pag.run.info.path if against is None else path_of(against, "against").absolute()
             compare = partial(_analyse_pair, base, pag.run.info.path, target, definition.name, chosen_parameters)
             windows, rows = len(pairs), tuple(chosen.map(compare, pairs, label=definition.name, progress=progress))
     return {
@@ -167,7 +168,7 @@ def write_motif(
     from pag_graph.engines.frames import parquet
     from pag_graph.engines.session import spark_session
 
-    pag, target = Pag(Path(store)), _new_folder(output)
+    pag, target = Pag(path_of(store, "store")), _new_folder(output)
     # Mistakes in the pattern are reported before Spark starts.
     pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct)
     session = spark or spark_session(app="pag_graph motif")
@@ -185,7 +186,7 @@ def _new_folder(output: str | os.PathLike[str]) -> Path:
     SinkError
         If something is there.
     """
-    target = Path(output).absolute()
+    target = path_of(output, "output").absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         message = f"{target} exists and is not empty."
         raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.given import listed, path_of
 
 if TYPE_CHECKING:
     import os
@@ -46,7 +46,7 @@ def latency(trace: str | os.PathLike[str]) -> LatencyReport:
     from pag_graph.store.log import TraceLog
     from pag_graph.store.trace import Trace
 
-    inputs = read_inputs(Path(trace))
+    inputs = read_inputs(path_of(trace, "trace"))
     opened = Trace.open(trace)
     workers = opened.workers.to_pylist()
     log = TraceLog.index(opened)
@@ -98,4 +98,4 @@ def load_curve(traces: Iterable[str | os.PathLike[str]]) -> pa.Table:
     """
     from pag_graph.analyses.due_times import load_curve as curve
 
-    return curve([latency(trace) for trace in traces])
+    return curve([latency(trace) for trace in listed(traces, "traces", "traces")])

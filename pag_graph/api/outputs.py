@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
@@ -11,8 +10,9 @@ import polars as pl
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
-from pag_graph.graph.window import whole_number
+from pag_graph.graph.window import check_choices, whole_number
 from pag_graph.model.enums import EpochRole
+from pag_graph.model.given import listed, path_of, texts_of
 from pag_graph.model.html import facts
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.model.units import duration
@@ -21,6 +21,7 @@ from pag_graph.store.in_place import check_output, write_whole
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -48,7 +49,7 @@ class Outputs:
 
     def __init__(self, store: Path) -> None:
         # Executors have working directories of their own.
-        self.run = Run(Path(store).absolute())
+        self.run = Run(path_of(store, "store").absolute())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows of the run."""
@@ -95,7 +96,8 @@ class Outputs:
         """
         # The workbench uses this room, so it is not imported with it.
         notebook = import_module("pag_graph.workbench.notebook")
-        return notebook.view(self, [*([] if epoch is None else [epoch]), *epochs], panels, height=height)
+        chosen = [*([] if epoch is None else [epoch]), *listed(epochs, "epochs", "epochs")]
+        return notebook.view(self, chosen, texts_of(panels, "panels"), height=height)
 
     @property
     def epochs(self) -> pl.DataFrame:
@@ -123,7 +125,7 @@ class Outputs:
         UnsupportedPlanError
             If the store was built before there was this table.
         """
-        if table not in STORE_TABLES:
+        if not isinstance(table, str) or table not in STORE_TABLES:
             message = f"There is no table {table!r}; there are {', '.join(STORE_TABLES)}."
             raise InvalidParameterError(message)
         return self.run.scan(table)
@@ -176,6 +178,7 @@ class Outputs:
 
     def _window_or_all(self, **choice: Any) -> Window | None:
         """Return the window that is chosen; None, for the whole run, where none is."""
+        check_choices(choice)
         return self.run.window(**choice) if any(value is not None for value in choice.values()) else None
 
     def rounds(self) -> list[Window]:
@@ -283,8 +286,8 @@ class Outputs:
         """
         from pag_graph.sinks.export import export
 
-        chosen = self._window_or_all(**window)
-        return export(self.run, target, to, window=chosen, path_only=path_only, replace=replace, progress=progress)
+        chosen, place = self._window_or_all(**window), path_of(target, "target")
+        return export(self.run, place, to, window=chosen, path_only=path_only, replace=replace, progress=progress)
 
     def draw(
         self,
@@ -328,7 +331,7 @@ class Outputs:
         if whole_number(width, "width") < _LEAST_WIDTH:
             message = f"width is {width}, and must be at least {_LEAST_WIDTH}."
             raise InvalidParameterError(message)
-        target = Path(picture)
+        target = path_of(picture, "picture")
         check_output(target, ".svg")
         drawn = timeline(self.snapshot(epoch=epoch, role=role, between=between, latency=latency), width=width)
         write_whole(target, drawn)
@@ -484,12 +487,12 @@ class Outputs:
         from pag_graph.motif.paths import k_hop_paths
 
         k, limit = whole_number(k, "k"), min(whole_number(limit, "limit"), _MOST_ROWS)
+        shown = self._window_or_all(**window) or self._window()
         if spark is None:
-            return k_hop_paths(self.snapshot(**window), k, limit=limit, through_waits=through_waits)
+            return k_hop_paths(self.run.snapshot(shown), k, limit=limit, through_waits=through_waits)
         from pag_graph.engines.motif import k_hop_paths as on_spark
         from pag_graph.sinks.graphframes import edges_in_window
 
-        chosen = self._window(**window)
         vertices = self.spark_vertices(spark)
-        edges = edges_in_window(self.run, spark, chosen)
+        edges = edges_in_window(self.run, spark, shown)
         return on_spark(vertices, edges, k=k, limit=limit, through_waits=through_waits)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pag_graph.analyses import PairAnalysis, RunAnalysis, WindowAnalysis, all_entries, find_analysis
 from pag_graph.analyses.runner import Runner
-from pag_graph.api.building import make_engine
+from pag_graph.api.building import engine_of
 from pag_graph.api.outputs import Outputs
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
+from pag_graph.graph.window import CHOICES
 from pag_graph.methods import AnalysisMethods
+from pag_graph.model.given import path_of
 from pag_graph.model.units import short
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -32,13 +34,11 @@ if TYPE_CHECKING:
     from pag_graph.model.enums import EpochRole
 
 _LEAST_WIDTH = 300
-_CHOICES = ("epoch", "role", "between", "latency")
-"""Arguments that choose a window."""
 
 
 def open(store: str | os.PathLike[str]) -> Pag:  # noqa: A001  (pag_graph.open reads as it should)
     """Open a committed store."""
-    return Pag(Path(store))
+    return Pag(path_of(store, "store"))
 
 
 class Pag(Outputs, AnalysisMethods):
@@ -98,7 +98,7 @@ class Pag(Outputs, AnalysisMethods):
         spark: SparkSession | None = None,
         progress: Callable[[str, int, int], None] = silent,
     ) -> Runner:
-        chosen = make_engine(engine) if isinstance(engine, str) else engine
+        chosen = engine_of(engine)
         return Runner(run=self.run, engine=chosen, spread=spreading(self.run, spark), progress=progress)
 
     def critical_path(
@@ -185,8 +185,8 @@ class Pag(Outputs, AnalysisMethods):
         UnsupportedPlanError
             If the run's rule set gives the analysis no meaning, or its windows cannot be spread.
         """
-        window: dict[str, Any] = {key: options.pop(key) for key in _CHOICES if key in options}
-        other_window: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in _CHOICES}
+        window: dict[str, Any] = {key: options.pop(key) for key in CHOICES if key in options}
+        other_window: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in CHOICES}
         analysis, parameters = self._prepared(name, parameters, options, spark=spark)
         _check_comparison(analysis, against, other_window)
         runner = self._runner(engine, spark, progress)
@@ -307,7 +307,7 @@ class Pag(Outputs, AnalysisMethods):
 
     def critical_paths(self, engine: Engine | str = "local") -> list[CriticalPath]:
         """Return the critical paths of all windows in time order; each is a task of its own on the engine."""
-        chosen = make_engine(engine) if isinstance(engine, str) else engine
+        chosen = engine_of(engine)
         return chosen.map(
             partial(_critical_path_of, self.run.info.path),
             self.run.windows(),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pag_graph.api.questions import Pag
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.window import whole_number
+from pag_graph.model.given import listed, path_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
+    from pathlib import Path
 
     from pag_graph.analyses.rescaling.latencies import DueTimes
     from pag_graph.analyses.rescaling.overhead import Overhead
@@ -74,20 +76,25 @@ def rescale(
     if (period_ns is None) != (first_ns is None):
         message = "Due times need both the period and the time at which the input of epoch 0 was due."
         raise InvalidParameterError(message, "Give both `--period` and `--first`, or neither for service times.")
-    if weight not in {"epochs", "records"}:
+    if not isinstance(weight, str) or weight not in {"epochs", "records"}:
         message = f"weight is {weight!r}; it must be 'epochs' or 'records'."
         raise InvalidParameterError(message)
-    moves = None if routing is None else Path(routing)
-    pag = store if isinstance(store, Pag) else Pag(Path(store))
+    moves = None if routing is None else path_of(routing, "routing")
+    pag = store if isinstance(store, Pag) else Pag(path_of(store, "store"))
     schedule: Period | DueTimes | None = None
     if period_ns is not None and first_ns is not None:
-        schedule = Period(period_ns, first_ns)
+        schedule = Period(whole_number(period_ns, "period_ns"), whole_number(first_ns, "first_ns"))
     if inputs is not None:
         if schedule is not None:
             message = "Due times come from a trace or from a period, not from both."
             raise InvalidParameterError(message, "Give `--inputs`, or `--period` and `--first`.")
-        schedule = _due_times(pag.run, Path(inputs))
-    return ask(pag.run, Setting(schedule=schedule, cores=cores, weight=weight, moves=moves))
+        schedule = _due_times(pag.run, path_of(inputs, "inputs"))
+    return ask(
+        pag.run,
+        Setting(
+            schedule=schedule, cores=None if cores is None else whole_number(cores, "cores"), weight=weight, moves=moves
+        ),
+    )
 
 
 def _due_times(run: Run, trace: Path) -> DueTimes:
@@ -129,7 +136,10 @@ def rescale_overhead(
     from pag_graph.analyses.rescaling.overhead import overhead
 
     sides = (
-        [opened_or_path if isinstance(opened_or_path, Pag) else Pag(Path(opened_or_path)) for opened_or_path in side]
+        [
+            opened_or_path if isinstance(opened_or_path, Pag) else Pag(path_of(opened_or_path, "store"))
+            for opened_or_path in listed(side, "runs", "stores")
+        ]
         for side in (base, fork)
     )
     opened = [[pag.run for pag in side] for side in sides]

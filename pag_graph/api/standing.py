@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -12,6 +11,8 @@ from pag_graph.analyses.definition import Standing
 from pag_graph.analyses.standing import Query, decoded
 from pag_graph.engines.standing import Standings, refuse_sums
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.window import whole_number
+from pag_graph.model.given import path_of, text_of, texts_of
 from pag_graph.model.live_tables import ALERTS, HELD
 from pag_graph.motif.alerts import FRONTIER, read_rules
 from pag_graph.store.readers import open_held
@@ -48,8 +49,8 @@ def standings(
     UnsupportedPlanError
         If an analysis cannot be a standing query.
     """
-    rules = tuple(alerts) if isinstance(alerts, list | tuple) else read_rules(Path(alerts))  # type: ignore[arg-type]
-    parsed = [Query.parse(text) for text in queries]
+    rules = tuple(alerts) if isinstance(alerts, list | tuple) else read_rules(path_of(alerts, "alerts"))
+    parsed = [Query.parse(text) for text in texts_of(queries, "queries")]
     # Queries that cannot be standing are refused before the build begins.
     for query in parsed:
         if forgets:
@@ -94,14 +95,14 @@ def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa
     --------
     >>> pag_graph.changes("run.pag", "k-hops:k=3")  # doctest: +SKIP
     """
-    info, _hold = open_held(Path(store).absolute())
-    standing_query = Query.parse(query)
+    info, _hold = open_held(path_of(store, "store").absolute())
+    standing_query = Query.parse(text_of(query, "query"))
     query_texts = [] if info.live is None else info.live["queries"]
     if standing_query.id not in query_texts:
         message = f"{store} has no standing query {standing_query.id!r}; it has {', '.join(query_texts) or 'none'}."
         words = ("pag", "build", "TRACE", str(store), "--append", "--query", standing_query.id)
         raise InvalidParameterError(message, f"Register it: `{shlex.join(words)}`.")
-    rows = info.scan("changes", pl.col("max_commit") > since)
+    rows = info.scan("changes", pl.col("max_commit") > whole_number(since, "since"))
     rows = rows.filter(pl.col("query") == standing_query.id, pl.col("commit") > since).drop("query").sort(ORDER)
     return decoded(rows.collect(), standing_query.schema).to_arrow()
 
@@ -125,6 +126,6 @@ def alerts(store: str | os.PathLike[str], *, since: int = -1) -> pa.Table:
     --------
     >>> pag_graph.alerts("run.pag")  # doctest: +SKIP
     """
-    info, _hold = open_held(Path(store).absolute())
-    rows = info.scan("alerts", pl.col("max_commit") > since).filter(pl.col("commit") > since)
+    info, _hold = open_held(path_of(store, "store").absolute())
+    rows = info.scan("alerts", pl.col("max_commit") > whole_number(since, "since")).filter(pl.col("commit") > since)
     return rows.sort(ORDER).collect().to_arrow().cast(ALERTS)

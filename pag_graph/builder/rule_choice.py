@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pag_graph.errors import UnsupportedPlanError
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import Severity
+from pag_graph.model.units import short
 from pag_graph.rules.registry import of
+from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.trace_files import META
 
@@ -72,3 +74,27 @@ def choose_rules(trace: Trace, rules: RuleSet | None = None, *, force: bool = Fa
         raise UnsupportedPlanError(message, hint, context)
     action = f"built by the rule set {rules}, as forced, though the trace asks for {trace_rules}: it {lost}"
     return rules, findings(CONTRADICTS, Severity.ERROR, action, file=META)
+
+
+def rule_parameters(parameters: RuleParameters | None) -> RuleParameters | None:
+    """Return parameters of a rule set that are given.
+
+    Parameters
+    ----------
+    parameters
+        None for the defaults.
+
+    Returns
+    -------
+    RuleParameters or None
+        The same.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are something else.
+    """
+    if parameters is not None and not isinstance(parameters, RuleParameters):
+        message = f"parameters are {short(repr(parameters), 80)}, and must be RuleParameters."
+        raise InvalidParameterError(message, "Such as parameters=pag_graph.rules.rows.RuleParameters(level=1).")
+    return parameters

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CHOICES = ("epoch", "role", "between", "latency")
+"""Arguments that choose a window."""
 STRETCH = 1_000_000
 """About how many edges are read at once where many windows are."""
 
@@ -126,6 +131,25 @@ def whole_number(value: Any, name: str) -> int:
         message = f"{name} is {value!r}, and must be a whole number."
         raise InvalidParameterError(message, None, {name: value})
     return index(value)
+
+
+def check_choices(names: Iterable[str]) -> None:
+    """Refuse options that choose no window.
+
+    Parameters
+    ----------
+    names
+        What somebody gave values for.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one of them is not among `CHOICES`.
+    """
+    unknown = [name for name in names if name not in CHOICES]
+    if unknown:
+        message = f"There is no option {unknown[0]!r}; a window is chosen by {', '.join(CHOICES)}."
+        raise InvalidParameterError(message)
 
 
 def two_instants(between: Any) -> tuple[int, int]:

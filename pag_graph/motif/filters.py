@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -312,6 +313,8 @@ class _Parser:
         value = self.parameters[name]
         if isinstance(value, int) and not isinstance(value, bool):
             self.bounded(value, token.position)
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            self.fail(f"The parameter {token.text} has several values; it must have one.", token.position)
         return value
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.given import mapping, text_of, texts_of
 from pag_graph.motif.conditions import Binary, Column, Node
 from pag_graph.motif.filters import check, parameters_of, parse_filter
 from pag_graph.motif.patterns import find_pattern
@@ -73,10 +74,12 @@ def ask(
     Raises
     ------
     InvalidParameterError
-        If `distinct` is asked for, and nothing tells the graph's edges apart; if there is no pattern of this name; or
-        if nothing has such a parameter.
+        If something is of a wrong type; if `distinct` is asked for, and nothing tells the graph's edges apart; if there
+        is no pattern of this name; or if nothing has such a parameter.
     """
-    texts = [where] if isinstance(where, str) else list(where or [])
+    texts = [where] if isinstance(where, str) else texts_of(where or (), "where")
+    columns = None if columns is None else texts_of(columns, "columns")
+    pattern, parameters = text_of(pattern, "pattern"), mapping(parameters, "parameters")
     if (known_pattern := find_pattern(pattern)) is not None:
         pattern, texts, parameters = (
             known_pattern.motif,

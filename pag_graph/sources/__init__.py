@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.errors import InvalidParameterError, TraceFormatError
+from pag_graph.model.given import path_of, text_of
 from pag_graph.sources import st2, timely_prototype
 from pag_graph.sources.activities import convert as activities
 from pag_graph.sources.spark import convert as spark
@@ -15,6 +15,7 @@ from pag_graph.store.safe_files import check_folder, check_regular
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
+    from pathlib import Path
 
     from pag_graph.store.meta import TraceMeta
 
@@ -72,7 +73,7 @@ def detect_format(source: str | os.PathLike[str]) -> str:
     TraceFormatError
         If no format fits, or more than one does; lists all formats with the reason.
     """
-    path = Path(source)
+    path = path_of(source, "source")
     if not path.exists():
         message = f"There is nothing at {path}."
         raise TraceFormatError(message, None, {"file": str(path)})
@@ -135,11 +136,11 @@ def convert(
     >>> from pag_graph.sources import convert
     >>> convert("logs/", "run.trace")  # doctest: +SKIP
     """
-    name = detect_format(source) if format is None else format
+    path, place = path_of(source, "source"), path_of(target, "target")
+    name = detect_format(path) if format is None else text_of(format, "format")
     if name not in _READERS:
         message = f"The format {name!r} is not known."
         raise TraceFormatError(message, f"Known are {', '.join(FORMATS)}.", {"format": name})
-    path = Path(source)
     _check_kind(path)
     if reason := _READERS[name].mismatch(path):
         message = f"{path} is not in the format {name}: {reason}."
@@ -154,7 +155,7 @@ def convert(
     options: dict[str, Any] = {"keep_texts": True} if keep_texts else {}
     options |= {"epochs": epochs} if epochs is not None else {}
     try:
-        return reader.convert(path, Path(target), replace=replace, **options)
+        return reader.convert(path, place, replace=replace, **options)
     except MemoryError as error:
         message = f"{path} takes more memory to convert than there is: {error}."
         hint = "Give the process more memory, or convert a part of the log."

@@ -21,7 +21,12 @@ from pag_graph.model.tables import STORE_TABLES
 from pag_graph.sinks.timeline import timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+API: Any = pag_graph.api
+"""Without its types, which these tests do not keep to."""
+TRACE = samples.path("skewed")
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +255,54 @@ def test_a_limit_is_a_number_of_rows(pag: Pag) -> None:
 def test_no_store_has_such_a_name() -> None:
     with pytest.raises(StoreError, match="has a NUL in its name"):
         pag_graph.open("a\0b")
+
+
+SLIPS: dict[str, Callable[[Any, Path], Any]] = {
+    "store is 5": lambda *_: API.open(5),
+    "store is None": lambda *_: API.open(None),
+    "pattern is 5": lambda pag, _: pag.motif(5),
+    "where is 5": lambda pag, _: pag.motif("(a)", 5),
+    "columns is 5, and must be a list": lambda pag, _: pag.motif("(a)", columns=5),
+    "columns is 'a', and must be a list": lambda pag, _: pag.motif("(a)", columns="a"),
+    "columns is .5., and must be a list of texts": lambda pag, _: pag.motif("(a)", columns=[5]),
+    "parameters is 5, and must be a mapping": lambda pag, _: pag.motif("(a)", parameters=5),
+    r"parameter \$x has several values": lambda pag, _: pag.motif("(a)", "a.t_ns > $x", parameters={"x": [1]}),
+    "no option 'epok'; a window is": lambda pag, tmp: pag.export(tmp / "a.json", epok=4),
+    "no option 'epk'": lambda pag, _: pag.to_networkx(epk=4),
+    "no option 'eph'": lambda pag, _: pag.k_hop_paths(eph=4),
+    "target is 5": lambda pag, _: pag.export(5),
+    "picture is 5": lambda pag, _: pag.draw(5),
+    r"no table \['edges'\]": lambda pag, _: pag.scan(["edges"]),
+    r"no analysis \['why'\]": lambda pag, _: pag.analyse(["why"]),
+    "engine is 5": lambda pag, _: pag.each("metrics", engine=5),
+    "panels is 5": lambda pag, _: pag.view(panels=5),
+    "trace is 5": lambda _, tmp: API.build(5, tmp / "s", engine="local"),
+    "parameters are 5": lambda _, tmp: API.build(TRACE, tmp / "s", engine="local", parameters=5),
+    "queries is 'metrics', and": lambda _, tmp: API.build(TRACE, tmp / "s", engine="local", queries="metrics"),
+    "alerts is 5": lambda _, tmp: API.build(TRACE, tmp / "s", engine="local", alerts=5),
+    "source is 5": lambda _, tmp: API.convert(5, tmp / "t"),
+    "format is 5": lambda _, tmp: API.convert(TRACE, tmp / "t", format=5),
+    "source is 6": lambda _, tmp: API.follow(6, tmp / "s"),
+    "listen is 5": lambda _, tmp: API.follow(tmp, tmp / "s", listen=5, token_file="t"),
+    "certificate is 5": lambda _, tmp: API.follow(tmp, tmp / "s", certificate=5),
+    "query is 5": lambda pag, _: API.changes(pag.run.info.path, 5),
+    "since is 'x'": lambda pag, _: API.alerts(pag.run.info.path, since="x"),
+    "traces is 5": lambda *_: API.load_curve(5),
+    "runs is '.*', and must be a list": lambda pag, _: API.scaling(str(pag.run.info.path)),
+    "n is 'x'": lambda pag, _: API.scaling([pag, pag], n="x"),
+    "cores is 'x'": lambda pag, _: API.rescale(pag, cores="x"),
+    "period_ns is 'x'": lambda pag, _: API.rescale(pag, period_ns="x", first_ns=0),
+    "pairs is .5.": lambda pag, tmp: API.advise_evaluate([pag], [pag], tmp / "a", pairs=[5]),
+    "output is 5": lambda pag, _: API.analyse(pag.run.info.path, 5, "metrics", engine="local"),
+}
+"""What is said, and of what."""
+
+
+@pytest.mark.parametrize("said", SLIPS)
+def test_a_value_of_a_wrong_type_is_named(pag: Pag, tmp_path: Path, said: str) -> None:
+    """Python's own errors named some line inside of the package."""
+    with pytest.raises(InvalidParameterError, match=said):
+        SLIPS[said](pag, tmp_path)
 
 
 @pytest.mark.skipif(os.environ.get("PAG_PROVE") != "1", reason="mypy reads everything: with PAG_PROVE=1")
