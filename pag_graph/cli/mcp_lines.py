@@ -5,7 +5,8 @@ Context Protocol does not, and the package takes such a request for a notificati
 
 Requests are answered though nothing comes after them: where the input ends, the package drops those that it works on.
 
-A request with the id of one that is being answered is refused: nobody could say whose answer is whose.
+A request with the id of one that is being answered is refused: nobody could say whose answer is whose. JSON-RPC takes
+null for an id as well, though it advises against it, and so it is no exception.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class _Lines:
         self._waits = _can_wait_for(self._wire)
         self._read = bytearray()
         self._stated: dict[str, float | None] = {}
+        self._asked: Counter[str] = Counter()
 
     async def __aiter__(self) -> AsyncIterator[str]:
         """Yield lines until the input ends."""
@@ -146,8 +148,10 @@ class _Lines:
         number = asked["id"]
         if number is not None and not (isinstance(number, float) and math.isfinite(number)):
             return "[]\n"
-        stand_in = uuid4().hex
+        # One id has one stand-in as long as it is in use, so that using it again is noticed.
+        stand_in = next((known for known, stated in self._stated.items() if stated == number), uuid4().hex)
         self._stated[stand_in] = number
+        self._asked[stand_in] += 1
         return json.dumps({**asked, "id": stand_in}) + "\n"
 
     def restated(self, item: SessionMessage) -> SessionMessage:
@@ -163,7 +167,12 @@ class _Lines:
             return item
         kind = _Answer if isinstance(answer, JSONRPCResponse) else _RefusalError
         fields = {name: getattr(answer, name) for name in answer.model_fields_set}
-        return SessionMessage(kind(**{**fields, "id": self._stated.pop(str(answer.id))}), item.metadata)
+        stand_in = str(answer.id)
+        number = self._stated[stand_in]
+        self._asked[stand_in] -= 1
+        if not self._asked[stand_in]:
+            del self._stated[stand_in], self._asked[stand_in]
+        return SessionMessage(kind(**{**fields, "id": number}), item.metadata)
 
 
 class _Waiting:
