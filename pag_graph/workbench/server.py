@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 PORT = 8765
 """Where it is served unless told otherwise, or at the next free one."""
 _TRIES = 20
+_USUAL_PORT = 80
+"""Of addresses that name none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,13 @@ class Place:
         """Without the token."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/"
+
+    @property
+    def names(self) -> set[str]:
+        """What browsers that reach it call it: values of the header ``Host``."""
+        hosts = {"127.0.0.1", "localhost", "[::1]", self.address[7:-1].removesuffix(f":{self.port}")}
+        # The port that they take where none is given is one that they leave out.
+        return {f"{host}:{self.port}" for host in hosts} | (hosts if self.port == _USUAL_PORT else set())
 
     @property
     def link(self) -> str:
@@ -85,8 +94,7 @@ def serve(
         raise InvalidParameterError(message, "Give --token-file, and serve it behind TLS.")
     listening = _listen(host, port)
     place = Place(host=host, port=listening.getsockname()[1], token=token or secrets.token_urlsafe(24))
-    names = {f"{name}:{place.port}" for name in ("127.0.0.1", "localhost", "[::1]")} | {place.address[7:-1]}
-    app = Guard(make_app(library), hosts=names, token=place.token, cookie=f"pag-{place.port}")
+    app = Guard(make_app(library), hosts=place.names, token=place.token, cookie=f"pag-{place.port}")
     config = uvicorn.Config(
         app,
         log_level="critical",

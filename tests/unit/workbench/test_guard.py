@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from string import punctuation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -73,6 +74,37 @@ def test_others_are_refused(changed: dict[str, str], status: int) -> None:
     assert answer.status == status
     assert answer.headers["content-security-policy"] == POLICY
     assert (answer.body == b"inside") is (status == 200)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "::1", "machine"])
+@pytest.mark.parametrize("port", [80, 8765])
+def test_a_link_leads_to_the_server_that_printed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, port: int
+) -> None:
+    """Browsers leave out the port 80; whoever opened the link was told that the server has another name."""
+    guards: list[Guard] = []
+
+    class Listening:
+        def getsockname(self) -> tuple[str, int]:
+            return host, port
+
+    class Server:
+        def __init__(self, config: Any) -> None:
+            guards.append(config.app)
+
+        def run(self, **_: Any) -> None:
+            """Serve nothing."""
+
+    monkeypatch.setattr(server, "_listen", lambda *_: Listening())
+    monkeypatch.setattr(server, "warm_up", lambda *_: None)
+    monkeypatch.setattr(server.uvicorn, "Server", Server)
+    places: list[server.Place] = []
+    server.serve(Library([tmp_path]), host=host, port=port, token=TOKEN, ready=places.append)
+    name = urlsplit(places[0].link).netloc
+    for known in {name, name.removesuffix(":80")}:
+        assert get(guards[0], f"/?token={TOKEN}", {"Host": known}).status == 303, known
+    for other in {name.rpartition(":")[0], f"{name}0", "example.org"} - {name, name.removesuffix(":80")}:
+        assert get(guards[0], f"/?token={TOKEN}", {"Host": other}).status == 421, other
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
