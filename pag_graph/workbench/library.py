@@ -93,9 +93,27 @@ class Opened:
                 self.asked = AskedWindow(self.pag.run.snapshot(window))
             return self.asked
 
+    @property
+    def commit(self) -> str:
+        """Name of the commit; a store that was removed and built again has the same versions, and other commits."""
+        return self.pag.run.info.commit_id
+
     def newer(self) -> bool:
-        """Say whether there is a later commit."""
-        return commit_file(self.pag.run.info.path / "epochs", self.version + 1).exists()
+        """Say whether there is a later commit, or another store in the place of this one, or none."""
+        return self._committed != self._state() or commit_file(self._epochs, self.version + 1).exists()
+
+    def __post_init__(self) -> None:
+        """Remember which file the commit is."""
+        self._epochs = self.pag.run.info.path / "epochs"
+        self._committed = self._state()
+
+    def _state(self) -> tuple[int, int, int] | None:
+        """Return what tells the file of the commit from another one at its place; None where there is none."""
+        try:
+            found = commit_file(self._epochs, self.version).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class Library:

@@ -39,6 +39,7 @@ class Known:
     lock: Lock = field(default_factory=Lock)
     run: str = ""
     version: int = -1
+    commit: str = ""
     epochs: pl.DataFrame | None = None
     """As from `facts.epochs`."""
     alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -49,11 +50,12 @@ class Known:
         with self.lock:
             run = opened.pag.run
             identity = run.info.run["run_id"]
-            if identity != self.run or opened.version < self.version:
-                self.version, self.alerts = -1, {}
+            is_another = opened.version == self.version and opened.commit != self.commit
+            if identity != self.run or opened.version < self.version or is_another:
+                self.version, self.alerts, self.epochs = -1, {}, None
             if opened.version == self.version and self.epochs is not None:
                 return
-            self.epochs = facts.epochs(opened, self.epochs if identity == self.run else None)
+            self.epochs = facts.epochs(opened, self.epochs)
             for row in alerts(run.info.path, since=self.version).to_pylist():
                 if row["commit"] > opened.version:
                     continue
@@ -62,7 +64,7 @@ class Known:
             resolved = [key for key, row in self.alerts.items() if row["event"] == "resolved"]
             for key in resolved[: max(len(self.alerts) - MOST_ALERTS, 0)]:
                 del self.alerts[key]
-            self.run, self.version = identity, opened.version
+            self.run, self.version, self.commit = identity, opened.version, opened.commit
 
     def told_alerts(self) -> list[dict[str, Any]]:
         """Return the alerts that a page shows: open ones first, the newest first."""
@@ -140,12 +142,12 @@ class News:
             in their order, whose id is its number, so that a reconnection goes on behind it; ``alerts`` when they
             changed; ``ongoing`` when a followed run was looked at again; a comment where nothing is new.
         """
-        version, alerts_told, status = -1, None, None
+        told_commit, alerts_told, status = "", None, None
         while True:
             opened = await self._work(partial(self._library.open, name))
-            if opened.version != version:
-                version, commit = opened.version, _commit(opened)
-                if version == drawn_version and not commit["followed"]:
+            if opened.commit != told_commit:
+                told_commit, commit = opened.commit, _commit(opened)
+                if opened.version == drawn_version and not commit["followed"]:
                     yield _event("commit", commit)
                     continue
                 rows = await self._work(partial(self.epochs, name, opened))

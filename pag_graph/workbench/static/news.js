@@ -22,7 +22,7 @@ export function follow(store, facts, said, redraw) {
   const commit = (now) => {
     said.textContent = `${now.epochs} epochs`;
     pass("commit", now);
-    if (now.version === own.version) return;
+    if (now.version === own.version && now.run === own.run) return;
     const grown = now.followed && now.run === own.run && now.epochs >= own.epochs;
     Object.assign(own, { version: now.version, run: now.run, epochs: now.epochs });
     forget(store);

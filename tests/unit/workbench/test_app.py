@@ -269,6 +269,43 @@ def test_a_new_commit_is_seen(tmp_path: Path) -> None:
     assert (before.version, after.version) == (0, 1)
 
 
+def test_a_store_that_is_removed_and_built_again_is_another_one(tmp_path: Path) -> None:
+    """Its versions are those of the first one, whose answers were given on, or errors of the server."""
+    store = tmp_path / "run.pag"
+    api.build(samples.path("skewed"), store, engine="local")
+    library = Library([tmp_path])
+    (name,) = library.stores()
+    app = make_app(library)
+    for sample in ("skewed", "triangles"):
+        if sample != "skewed":
+            shutil.rmtree(store)
+            assert json.loads(get(app, f"/api/run/{name}").body)["error"] == "STORE_NOT_FOUND"
+            api.build(samples.path(sample), store, engine="local")
+        run = api.open(store).run
+        shown, columns = (json.loads(get(app, f"/api/run/{name}{part}").body) for part in ("", "/epochs"))
+        assert (shown["run"], shown["version"]) == (run.info.run["run_id"], 0)
+        assert set(columns["columns"]["epoch"]) == set(
+            run.epochs.filter(pl.col("end_ns") > pl.col("start_ns"))["epoch"]
+        )
+        assert get(app, f"/api/run/{name}/why").status == 200
+
+
+def test_a_run_of_the_same_name_and_version_is_looked_at_anew(tmp_path: Path) -> None:
+    """A trace that went on has the run's id of its beginning; the columns of epochs stayed those of the first store."""
+    trace, store = tmp_path / "trace", tmp_path / "run.pag"
+    library = Library([tmp_path])
+    app, columns = make_app(library), []
+    for log in ("0 start 1 | 5 stop 1 | 9 end", "0 start 1 | 5 stop 1 | 9 end | 12 start 1 | 15 stop 1 | 18 end"):
+        shutil.rmtree(store, ignore_errors=True)
+        shutil.rmtree(trace, ignore_errors=True)
+        draw(log).write(trace)
+        api.build(trace, store, engine="local")
+        (name,) = library.stores()
+        columns.append(json.loads(get(app, f"/api/run/{name}/epochs").body)["columns"])
+        assert columns[-1]["epoch"][-1] == api.open(store).epochs["epoch"][-1]
+    assert columns[0] != columns[1]
+
+
 def test_a_place_that_is_no_store_says_so(tmp_path: Path) -> None:
     (tmp_path / "broken.pag" / "epochs" / "_delta_log").mkdir(parents=True)
     (row,) = Library([tmp_path]).rows()
