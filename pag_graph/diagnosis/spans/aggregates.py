@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from pag_graph.sources.spans.table import labels_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.diagnosis.spans.sums import Sums
+    from pag_graph.sources.spans.table import Operation
 
     I64 = NDArray[np.int64]
 
@@ -122,7 +125,6 @@ def by_latency(sums: Sums) -> list[dict[str, Any]]:
     class_of = np.full(sums.requests.height, -1, np.int64)
     class_of[ordered] = np.arange(len(ordered)) * CLASSES // max(1, len(ordered))
     path_rows = sums.paths.with_columns(place=pl.Series(class_of[sums.paths["request"].to_numpy()]))
-    # Two operations may have one name: `b.c` of the service `a`, and `c` of `a.b`.
     name = pl.Series(sums.labels, dtype=pl.String).gather(path_rows["operation"].cast(pl.UInt32))
     grouped = path_rows.with_columns(name=name).group_by("place", "name")
     totals = grouped.agg(pl.col("operation").min(), pl.col("path_ns").sum()).sort("place", "operation")
@@ -201,12 +203,16 @@ def difference(before: Sums, after: Sums, chosen: tuple[I64, I64]) -> dict[str, 
         Paths tile latencies, so that the sums of operations are those of latencies, and differences of means add up.
     """
     sets = [(before, chosen[0]), (after, chosen[1])]
-    sums_of_operation: dict[str, list[int]] = {}
+    sums_of_operation: dict[Operation, list[int]] = {}
     for place, (sums, requests) in enumerate(sets):
         is_chosen = pl.col("request").is_in(pl.Series(requests, dtype=pl.UInt32).implode())
         totals = sums.paths.filter(is_chosen).group_by("operation").agg(pl.col("path_ns").sum())
         for operation, path_ns in totals.iter_rows():
-            sums_of_operation.setdefault(sums.labels[operation], [0, 0])[place] += path_ns
+            sums_of_operation.setdefault(sums.operations[operation], [0, 0])[place] += path_ns
+    # What they are called does not depend on which of them are on a path.
+    known = list(dict.fromkeys([*before.operations, *after.operations]))
+    label_of = dict(zip(known, labels_of(known), strict=True))
+    names = [label_of[operation] for operation in sums_of_operation]
     counts = [len(requests) for requests in chosen]
     latencies = [int(sums.latency[requests].sum()) for sums, requests in sets]
     rows = [
@@ -218,7 +224,7 @@ def difference(before: Sums, after: Sums, chosen: tuple[I64, I64]) -> dict[str, 
             "after_mean_ns": path_sums[1] / max(1, counts[1]),
             "mean_change_ns": path_sums[1] / max(1, counts[1]) - path_sums[0] / max(1, counts[0]),
         }
-        for name, path_sums in sums_of_operation.items()
+        for name, path_sums in zip(names, sums_of_operation.values(), strict=True)
     ]
     return {
         "requests": {"before": counts[0], "after": counts[1]},

@@ -24,6 +24,7 @@ from pag_graph.sources.spans.convert import convertible, write_requests
 from pag_graph.sources.spans.files import HELD, read_parts
 from pag_graph.sources.spans.otlp_json import FORMAT as OTLP
 from pag_graph.sources.spans.request_parts import RequestParts, numbers_of
+from pag_graph.sources.spans.table import labels_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -257,7 +258,7 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
     on_the_way = under_way[section_rows][::-1]
     owner = np.where(on_the_way, requests.spans.parent[span], span)
     begin, end = path.begin[section_rows][::-1], path.end[section_rows][::-1]
-    labels = {code: table.operations[code].label for code in np.unique(requests.operation[owner]).tolist()}
+    labels = labels_of(table.operations)
     columns = zip(
         (begin - start).tolist(),
         (end - begin).tolist(),
@@ -283,7 +284,7 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
     return {
         "role": role,
         "trace": table.traces[int(table.spans["trace"][int(requests.row[root])])],
-        "operation": table.operations[int(requests.operation[root])].label,
+        "operation": labels[int(requests.operation[root])],
         "start_unix_ns": start,
         "latency_ns": latency,
         "spans": int(requests.first[number + 1]) - root,

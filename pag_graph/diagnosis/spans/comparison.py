@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.diagnosis.spans import crisp_policy, jaeger_policy
 from pag_graph.diagnosis.spans.one_trace import each_trace
+from pag_graph.sources.spans.table import labels_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +36,7 @@ def compared(parts: Iterable[SpanTable], policy: str) -> dict[str, Any]:
     spans, form, labels = 0, "", list[str]()
     for table in parts:
         spans, form = spans + table.rows, table.format
-        labels = labels or [operation.label for operation in table.operations]
+        labels = labels or labels_of(table.operations)
         for trace in each_trace(table):
             trace_row, of_trace = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
             for operation, path_ns in of_trace.items():

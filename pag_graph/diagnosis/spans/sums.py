@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.sources.spans.request_parts import REQUEST_ORDER, request_rows
+from pag_graph.sources.spans.table import labels_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.sources.spans.requests import Requests
+    from pag_graph.sources.spans.table import Operation
 
     I64 = NDArray[np.int64]
 
@@ -54,6 +56,8 @@ class Sums:
     """Per call path; as are `own_ns` and `path_ns`."""
     own_ns: I64
     path_ns: I64
+    operations: list[Operation]
+    """By their codes."""
     labels: list[str]
     """Per operation."""
     traces: int
@@ -125,9 +129,9 @@ def summed(parts: Iterable[Requests]) -> Sums:
     """
     requests, paths, owns, tree = [], [], [], _Tree()
     before = 0
-    labels: list[str] = []
+    operations: list[Operation] = []
     for part_requests in parts:
-        labels = labels or [operation.label for operation in part_requests.table.operations]
+        operations = operations or list(part_requests.table.operations)
         requests.append(request_rows(part_requests))
         paths.append(_path_rows(part_requests, before))
         spans = np.flatnonzero(~part_requests.orphan[part_requests.request])
@@ -148,7 +152,8 @@ def summed(parts: Iterable[Requests]) -> Sums:
         calls=tree.sums[0],
         own_ns=tree.sums[1],
         path_ns=tree.sums[2],
-        labels=labels,
+        operations=operations,
+        labels=labels_of(operations),
         traces=rows["trace"].n_unique(),
     )
 

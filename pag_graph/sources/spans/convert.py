@@ -17,6 +17,7 @@ from pag_graph.sources.spans.files import FORMS, form_of, read_parts, span_files
 from pag_graph.sources.spans.layout import check_size, lay_end_to_end, measure, stretch
 from pag_graph.sources.spans.request_parts import REQUEST_ORDER, RequestParts, numbers_of, request_rows
 from pag_graph.sources.spans.spilled import in_portions
+from pag_graph.sources.spans.table import labels_of
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace
@@ -226,12 +227,13 @@ def _real_times(requests: Requests, chosen: I64, first_number: int) -> pl.DataFr
     """Return one row per chosen request: epoch, ids, operation, real start, latency."""
     roots = requests.first[chosen]
     spans = requests.table.spans[requests.row[roots]]
+    labels = labels_of(requests.table.operations)
     return pl.DataFrame(
         {
             "epoch": 2 * (first_number + np.arange(len(chosen)) + 1),
             "trace": pl.Series(requests.table.traces, dtype=pl.String).gather(spans["trace"]),
             "span": spans["id"],
-            "operation": [requests.table.operations[code].label for code in requests.operation[roots].tolist()],
+            "operation": [labels[code] for code in requests.operation[roots].tolist()],
             "start_unix_ns": requests.spans.start[roots],
             "latency_ns": requests.latency[chosen],
         }
@@ -241,9 +243,9 @@ def _real_times(requests: Requests, chosen: I64, first_number: int) -> pl.DataFr
 def _operators(table: SpanTable) -> pa.Table:
     rows: list[dict[str, Any]] = []
     services: dict[str, int] = {}
-    for code, operation in enumerate(table.operations):
+    for code, (operation, label) in enumerate(zip(table.operations, labels_of(table.operations), strict=True)):
         service = services.setdefault(operation.service, len(services) + 1)
-        rows.append({"operator": code, "address": f"0.{service}.{code + 1}", "name": operation.label})
+        rows.append({"operator": code, "address": f"0.{service}.{code + 1}", "name": label})
     return pa.Table.from_pylist(rows, TRACE_OPERATORS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -60,6 +61,31 @@ class Operation(NamedTuple):
     def label(self) -> str:
         """What people call it."""
         return f"{self.service}.{self.name}"
+
+
+def labels_of(operations: Sequence[Operation]) -> list[str]:
+    """Return what people call operations that are shown together.
+
+    Parameters
+    ----------
+    operations
+        All of them.
+
+    Returns
+    -------
+    list of str
+        Their labels; of operations that have one label, ``service/name``, as `--sync` takes it.
+
+    Examples
+    --------
+    >>> labels_of([Operation("x", "b.c"), Operation("x.b", "c"), Operation("x", "d")])
+    ['x/b.c', 'x.b/c', 'x.d']
+    """
+    often = Counter(operation.label for operation in operations)
+    return [
+        f"{operation.service}/{operation.name}" if often[operation.label] > 1 else operation.label
+        for operation in operations
+    ]
 
 
 class Place(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.diagnosis.spans.aggregates import (
     CLASSES,
@@ -111,12 +112,27 @@ def test_classes_of_latency_and_call_paths_cover_everything(two_sets: tuple[Requ
         assert row["depth"] == (tree[row["above"]]["depth"] + 1 if row["above"] >= 0 else 0)
 
 
-def test_operations_of_one_name_are_one_in_classes_of_latency(tmp_path: Path) -> None:
-    """The service `x` has an operation `b.c`, and `x.b` has `c`: one of them was left out."""
+def test_operations_of_one_name_are_told_apart(tmp_path: Path, run_pag: RunPag) -> None:
+    """The service `x` has an operation `b.c`, and `x.b` has `c`: both were called `x.b.c`."""
     spans = [span("1", None, 0, 100, service="x", operation="b.c")]
     spans.append(span("2", "1", 10, 60, service="x.b", operation="c"))
-    (row,) = by_latency(summed([requests_of(spans, tmp_path)]))
-    assert row["path_ns"] == {"x.b.c": row["to_ns"]} == {"x.b.c": 100_000}
+    (tmp_path / "both.json").write_bytes(jaeger(spans))
+    (tmp_path / "one.json").write_bytes(jaeger(spans[:1]))
+    told = json.loads(
+        run_pag("spans", tmp_path / "both.json", "--against", tmp_path / "one.json", "--format", "json")[1]
+    )
+    path_ns = {row["operation"]: row["path_ns"] for row in told["operations"]}
+    assert path_ns.keys() == {"x/b.c", "x.b/c"}
+    assert sum(path_ns.values()) == 100_000
+    assert told["latency_classes"][0]["path_ns"] == path_ns
+    (slowest_one, *_) = told["shown"]
+    assert (slowest_one["operation"], {part["operation"] for part in slowest_one["path"]}) == ("x/b.c", set(path_ns))
+    assert {row["operation"] for row in told["call_paths"]} == set(path_ns)
+    # Of two sets one has a single one of them.
+    changes = {row["operation"]: (row["before_ns"], row["after_ns"]) for row in told["changes"]["all"]["operations"]}
+    assert changes == {"x/b.c": (100_000, path_ns["x/b.c"]), "x.b/c": (0, path_ns["x.b/c"])}
+    assert run_pag("spans", tmp_path / "both.json", "--out", tmp_path / "out")[0] == 0
+    assert set(api.open(tmp_path / "out" / "pag").run.operators["name"]) == set(path_ns)
 
 
 def test_of_equally_slow_requests_the_one_is_kept_that_is_shown(tmp_path: Path, run_pag: RunPag) -> None:
