@@ -27,6 +27,7 @@ from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.load_steps import prepare_schema
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import answer_query, run_query
+from pag_graph.testing.traces import draw
 from tests.integration.conftest import PROVE, keep_epochs
 
 if TYPE_CHECKING:
@@ -607,3 +608,20 @@ def test_a_schema_that_another_client_is_making_is_waited_for(neo4j_driver: neo4
     waiter.join(60)
     assert done.is_set()
     assert ask(neo4j_driver, "SHOW CONSTRAINTS YIELD name WHERE name = 'trace_key' RETURN name")
+
+
+@pytest.mark.parametrize("rules", [RuleSet.TIMELY, RuleSet.ST2])
+def test_epochs_that_show_nothing_are_loaded(neo4j_driver: neo4j.Driver, tmp_path: Path, rules: RuleSet) -> None:
+    """One without length where the log ends; of rules by which epochs are islands, also one of a single event."""
+    run = build(
+        draw("0 start 7 | 10 stop 7 | 20 end | 40 end | 40 end").write(tmp_path / "trace"), tmp_path / "s", rules
+    )
+    epochs = run.epochs["epoch"].to_list()
+    for epoch in reversed(epochs):
+        assert load_run(run, neo4j_driver, epochs=[epoch]).epochs == (epoch,)
+    assert ask(neo4j_driver, "MATCH (e:Epoch {published: true}) RETURN e.epoch AS epoch ORDER BY epoch") == [
+        {"epoch": epoch} for epoch in epochs
+    ]
+    touched = run.scan("edges").select("src", "dst").collect()
+    events = ask(neo4j_driver, "MATCH (e:Event) RETURN e.id AS id")
+    assert {row["id"] for row in events} == {*touched["src"], *touched["dst"]}

@@ -170,7 +170,7 @@ class Reader:
                 released["target"],
             ]
         ).unique()
-        segments = self._segments.segments(segment_ids, vertices["epoch"].min(), vertices["epoch"].max())
+        segments = self._segments.segments(segment_ids, *bounds_of(vertices["epoch"]))
         return then, released, segments
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -92,7 +92,7 @@ class SegmentReader:
         went = self._went.select("id", "ended").explode("id", "ended").drop_nulls("id")
         return pl.concat([there, went.select(src="id", sender_operator="ended").filter(sent)]).unique("src")
 
-    def segments(self, segment_ids: pl.Series, low: Any, high: Any) -> pl.DataFrame:
+    def segments(self, segment_ids: pl.Series, low: int, high: int) -> pl.DataFrame:
         """Read whole segments, which may begin before and end after what the windows show: rows of `SEGMENT`.
 
         Parameters
@@ -100,9 +100,9 @@ class SegmentReader:
         segment_ids
             Their ids.
         low, high
-            Lowest and highest epoch of the vertices that the windows show.
+            Lowest and highest epoch of the vertices that the windows show, as `bounds_of` gives them.
         """
-        rows = self._rows_of_segments(segment_ids, int(low), int(high))
+        rows = self._rows_of_segments(segment_ids, low, high)
         went = self._went.filter(pl.col("segment").is_in(segment_ids.implode()))
         facts, spent = self._facts(rows, went), self._spent(rows, went)
         times = spent.group_by("segment").agg(
