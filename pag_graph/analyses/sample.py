@@ -19,7 +19,7 @@ from pag_graph.analyses.distributions import hypergeometric, student_quantile
 from pag_graph.analyses.expressions import rounds, worker_label
 from pag_graph.analyses.profile import ProfileParameters, divided
 from pag_graph.analyses.reports import Report
-from pag_graph.analyses.view import IS_LOCAL, WAITING, worker_of
+from pag_graph.analyses.view import IS_LOCAL, WAITING, last_sent, worker_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
 from pag_graph.model.ranks import rank_of
@@ -192,7 +192,7 @@ def round_facts(view: View, parameters: SampleParameters) -> pl.DataFrame:
         )
     )
     # The message that ends a wait after the round is in files of other rounds.
-    messages = view.edges.filter(~IS_LOCAL).group_by("window", "dst").agg(nw.col("src").min())
+    messages = last_sent(view.edges.filter(~IS_LOCAL), "window", "dst")
     enders = view.collect(messages.select("window", "dst", by=worker_of("src")))
     sender = worker_label(view.run, "by").fill_null("a later round")
     waited = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import narwhals.stable.v2 as nw
 
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.view import WAITING, count_rows, end_ns, inside_ns, worker_of
+from pag_graph.analyses.view import WAITING, count_rows, end_ns, inside_ns, last_sent, worker_of
 from pag_graph.model.tables import WAITS
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ def waits(view: View) -> pl.DataFrame:
     DataFrame
         Rows of `WAITS`; only the part of a wait inside the window counts. O(edges).
     """
-    # Of several messages that end there, the one of the lowest sender.
-    messages = view.enders.select("dst", "src", "channel", message="type")
-    first = messages.group_by("dst").agg(nw.col("src").min())
-    enders = messages.join(first, on=["dst", "src"], how="inner").with_columns(from_worker=worker_of("src")).drop("src")
+    enders = last_sent(view.enders, "dst", aligned=view.run.aligned).select(
+        "dst", "channel", message="type", from_worker=worker_of("src")
+    )
     end = nw.col("window_end_ns")
     waited = view.edges.filter(
         nw.col("type") == WAITING,

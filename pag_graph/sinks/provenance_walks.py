@@ -17,6 +17,7 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.expressions import WAITING, worker_of
 from pag_graph.builder import saved
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.snapshot import last_sent
 from pag_graph.model.enums import EpochRole
 from pag_graph.store.history import commits, latest_commit
 
@@ -257,12 +258,12 @@ def highest_epoch(part: Snapshot) -> int:
 def _crossing(part: Snapshot, clock_workers: Sequence[int]) -> dict[str, int]:
     """Sum what crosses, in one window, between workers of a clock and the others."""
     window = part.window
-    messages = part.enders.select("dst", sender=worker_of("src"))
+    messages = last_sent(part.enders).select("dst", sender=worker_of("src"))
     ended = part.local.filter(
         pl.col("type") == WAITING, pl.col("end_ns") > window.after_ns, pl.col("end_ns") <= window.end_ns
     ).select("dst", "duration_ns", worker=worker_of("dst"))
     crosses = pl.col("sender").is_in(clock_workers) != pl.col("worker").is_in(clock_workers)
-    crossed = ended.join(messages, on="dst").filter(crosses).unique("dst")
+    crossed = ended.join(messages, on="dst").filter(crosses)
     steps = pl.DataFrame(pl.from_arrow(critical_path(part).steps))
     begins, ends = pl.col("worker").is_in(clock_workers), pl.col("to_worker").is_in(clock_workers)
     return {

@@ -8,9 +8,11 @@ import polars as pl
 import pytest
 
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.sinks import graphframes
-from pag_graph.sinks.neo4j.loader import load_run
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
 from pag_graph.sinks.neo4j.query import run_query
 from tests.support.foreign_samples import SOURCES, build_sample
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     import neo4j
 
     from pag_graph.graph.run import Run
+
+waits = find_analysis("waits")
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,22 @@ def test_queries_of_the_library_answer_as_the_engine_does(neo4j_driver: neo4j.Dr
             assert [(row["type"], row["duration_ns"]) for row in steps] == list(
                 path.select("type", "duration_ns").iter_rows()
             )
+
+
+@pytest.mark.neo4j
+def test_a_wait_has_one_message_that_ended_it(neo4j_driver: neo4j.Driver, samples: dict[str, Run]) -> None:
+    """A stream of PyTorch waits for several others: each wait had counted once for each of them."""
+    for run in samples.values():
+        load_run(run, neo4j_driver, options=LoadOptions(detail=Detail.WAITS))
+        values = {"run": str(run.info.run["run_id"])}
+        twice = (
+            "MATCH (s:Segment {run: $run})<-[r:RELEASED]-() WITH s, count(r) AS messages WHERE messages > 1 RETURN s"
+        )
+        assert not neo4j_driver.execute_query(twice, values).records
+        for epoch in run.epochs.filter(pl.col("role") == "round")["epoch"].to_list():
+            expected = waits(run.snapshot(run.window(epoch=epoch))).to_pylist()
+            found = run_query(neo4j_driver, "patterns/who_waits_for_whom", {**values, "epoch": epoch})
+            assert found == [{name: row[name] for name in found[0]} for row in expected]
 
 
 @pytest.mark.spark

@@ -150,7 +150,8 @@ def activities(snapshot: Snapshot) -> pl.DataFrame:
 def waited(snapshot: Snapshot) -> pl.DataFrame:
     """Return the window's waits with the message that ended each, longest first."""
     window = snapshot.window
-    enders = snapshot.enders.unique("dst", keep="first", maintain_order=True).select(
+    in_turn = snapshot.enders.sort("start_ns", "src", descending=[True, False])
+    enders = in_turn.unique("dst", keep="first", maintain_order=True).select(
         "dst", "channel", "src", sent_ns="start_ns", from_worker=worker_of("src"), message="type"
     )
     return (

@@ -248,7 +248,7 @@ RELATIONSHIPS = (
 )
 """Tables of relationships that a load fills, and those of answers."""
 
-MODEL = 4
+MODEL = 5
 """Version of all this, a property of each epoch: what an earlier one has left is loaded again. Without it, it is 1."""
 
 TYPES = (

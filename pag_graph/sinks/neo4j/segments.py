@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
+from pag_graph.graph.snapshot import last_sent
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.units import duration, printable
 from pag_graph.sinks.neo4j.model import LANES, RELEASED, SEGMENT, THEN, TIME_BY_TYPE
@@ -58,12 +59,14 @@ class SegmentReader:
         """
         waited = waits.select("dst", waited_ns="duration_ns")
         begins = segment_of.filter(pl.col("id") == pl.col("segment")).select(dst="id")
+        ended_wait = pl.col("waited_ns").is_not_null()
         messages = (
             edges.filter(~pl.col("type").is_in(LOCAL))
             .join(begins, on="dst", how="semi")
             .join(waited, on="dst", how="left")
-            .filter(pl.col("waited_ns").is_not_null() | (pl.col("type") == str(ActivityType.SPAWN)))
+            .filter(ended_wait ^ (pl.col("type") == str(ActivityType.SPAWN)))
         )
+        messages = last_sent(messages, aligned=self.run.aligned)
         return (
             messages.join(self._sending_operators(messages), on="src", how="left")
             .join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
