@@ -4,8 +4,8 @@
 // param rounds integer = 3: number of rounds before each round to compare with
 // param limit integer = 20: largest number of rows
 // over: rounds
-// returns: one row per such round, worst first: epoch, span_ns, before_ns (mean of the rounds before), ratio, waiting_ns,
-//   coverage
+// returns: one row per such round, worst first: epoch, span_ns, before_ns (mean of the rounds before), ratio (null
+//   where these took no time), waiting_ns, coverage
 // example: bfs
 //   epoch | span_ns | before_ns | ratio | waiting_ns | coverage
 //   11    | 4990739 | 2743823   | 1.819 | 2992773    | 1
@@ -24,7 +24,7 @@ WHERE span_ns > $factor * before_ns
 RETURN round.epoch AS epoch,
        span_ns,
        toInteger(round(before_ns)) AS before_ns,
-       round(span_ns / before_ns, 3) AS ratio,
+       CASE WHEN before_ns > 0 THEN round(span_ns / before_ns, 3) END AS ratio,
        round.waiting_ns AS waiting_ns,
        round.coverage AS coverage
 ORDER BY ratio DESC, epoch

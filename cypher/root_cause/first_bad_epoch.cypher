@@ -3,8 +3,8 @@
 // param factor number = 1.5: a round is bad if it takes more than this many times the median of the rounds before
 // param after integer = 3: number of rounds that must come before a round can be judged
 // over: rounds
-// returns: one row, or none where every round was fine: epoch, span_ns, median_ns (of the rounds before it), ratio,
-//   waiting_ns, rounds_before, later (rounds after it that took as long or longer)
+// returns: one row, or none where every round was fine: epoch, span_ns, median_ns (of the rounds before it), ratio
+//   (null where these took no time), waiting_ns, rounds_before, later (rounds after it that took as long or longer)
 // example: bfs
 //   epoch | span_ns | median_ns | ratio | waiting_ns | rounds_before | later
 //   7     | 4073321 | 2235748   | 1.822 | 583378     | 6             | 3
@@ -23,7 +23,7 @@ WHERE bad.span_ns > $factor * median_ns
 RETURN bad.epoch AS epoch,
        bad.span_ns AS span_ns,
        median_ns,
-       round(toFloat(bad.span_ns) / median_ns, 3) AS ratio,
+       CASE WHEN median_ns > 0 THEN round(toFloat(bad.span_ns) / median_ns, 3) END AS ratio,
        bad.waiting_ns AS waiting_ns,
        n AS rounds_before,
        size([each IN rounds[n + 1..] WHERE each.span_ns >= bad.span_ns]) AS later

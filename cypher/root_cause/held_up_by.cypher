@@ -47,7 +47,7 @@ WITH parts, part.worker AS worker, max(part.span_ns) AS span_ns, sum(part.path_n
 WITH *, [part IN parts WHERE part.by_worker = worker] AS ended
 RETURN worker,
        path_ns,
-       round(toFloat(path_ns) / span_ns, 4) AS path_share,
+       CASE WHEN span_ns > 0 THEN round(toFloat(path_ns) / span_ns, 4) ELSE 0.0 END AS path_share,
        work_ns,
        waiting_ns,
        reduce(ns = 0, part IN ended | ns + part.waiting_ns) AS others_waited_ns,

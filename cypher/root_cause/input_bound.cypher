@@ -36,7 +36,7 @@ WITH closes_ns - opens_ns AS span_ns,
      sum(CASE WHEN type IN ['WAITING', 'IDLE', 'SPINNING', 'INPUT_WAIT', 'UNKNOWN'] THEN 0 ELSE inside_ns END) AS work_ns
 RETURN span_ns,
        path_input_ns,
-       round(toFloat(path_input_ns) / span_ns, 4) AS path_share,
+       CASE WHEN span_ns > 0 THEN round(toFloat(path_input_ns) / span_ns, 4) ELSE 0.0 END AS path_share,
        input_wait_ns,
        idle_ns,
        waiting_ns,

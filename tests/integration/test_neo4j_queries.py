@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import shutil
@@ -751,6 +752,28 @@ def test_records_that_nobody_counts_are_not_called_none(alone: neo4j.Driver, tmp
     judged = [ask(alone, run, "root_cause/skew_or_slow", epoch=epoch) for epoch in range(2)]
     told = [{row["worker"]: row["records"] for row in rows} for rows in judged]
     assert told == [{0: 0, 1: 4, 2: None, 3: 0}, dict.fromkeys(range(4))]
+
+
+def test_rounds_that_take_no_time_are_divided_by_nowhere(alone: neo4j.Driver, tmp_path: Path) -> None:
+    ends, longer = " | 20 end" * 6, " | 30 end | 40 end"
+    for name, log in (("no", ends), ("some", ends + longer)):
+        trace = draw(f"0 start 7 | 10 stop 7{log}", f"0 start 7 | 15 stop 7{log}").write(tmp_path / name, trace_id=name)
+        api.build(trace, tmp_path / f"{name}.pag", engine="local")
+        run = api.open(tmp_path / f"{name}.pag").run
+        load(run, alone)
+        assert not run.window(epoch=2).span_ns
+        for query in QUERIES.values():
+            if query.name in {RESCALINGS, "analyses/advice"} or "run" not in query.params:
+                continue
+            given = {"run": ids(run), **sensible(query, run)}
+            if query.over is Over.ROUNDS_OF_BOTH:
+                given["against"] = ids(run)
+            for epoch in (1, 2) if "epoch" in query.params else (None,):
+                values = given if epoch is None else {**given, "epoch": epoch}
+                rows = answer_query(alone, query, complete(alone, query, values)).rows
+                json.dumps(
+                    [value for row in rows for value in row.values() if isinstance(value, float)], allow_nan=False
+                )
 
 
 def test_an_epoch_that_is_hidden_has_no_answer(alone: neo4j.Driver, runs: dict[str, Run]) -> None:
