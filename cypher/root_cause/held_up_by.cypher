@@ -28,8 +28,14 @@ CALL (at, opens_ns, closes_ns) {
   RETURN begin
 }
 MATCH (begin)-[activity:!DATA_MESSAGE&!PROGRESS_MESSAGE&!CONTROL_MESSAGE&!SPAWN]->(end:Event)
-OPTIONAL MATCH (end)<-[:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
-WHERE type(activity) = 'WAITING'
+// Of several messages that are read where a wait ends, the one that was sent last ended it.
+OPTIONAL CALL (activity, end) {
+  MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
+  WHERE type(activity) = 'WAITING'
+  RETURN sender
+  ORDER BY message.duration_ns < 0, sender.t_ns DESC, sender.id
+  LIMIT 1
+}
 WITH opens_ns, closes_ns, at.worker AS worker, sender.worker AS by_worker, type(activity) AS type,
      activity.critical AND end.t_ns <= closes_ns AS is_critical,
      CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END

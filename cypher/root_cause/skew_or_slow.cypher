@@ -31,8 +31,14 @@ CALL (at, opens_ns, closes_ns) {
   RETURN begin
 }
 MATCH (begin)-[activity:!DATA_MESSAGE&!PROGRESS_MESSAGE&!CONTROL_MESSAGE&!SPAWN]->(end:Event)
-OPTIONAL MATCH (end)<-[:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
-WHERE type(activity) = 'WAITING'
+// Of several messages that are read where a wait ends, the one that was sent last ended it.
+OPTIONAL CALL (activity, end) {
+  MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
+  WHERE type(activity) = 'WAITING'
+  RETURN sender
+  ORDER BY message.duration_ns < 0, sender.t_ns DESC, sender.id
+  LIMIT 1
+}
 WITH at.worker AS worker, sender.worker AS by_worker, type(activity) AS type,
      CASE WHEN end.t_ns <= closes_ns AND end.t_ns > opens_ns THEN activity.records END AS records,
      end.t_ns <= closes_ns AND end.t_ns > opens_ns

@@ -25,7 +25,13 @@ CALL () {
   LIMIT 1
 }
 MATCH (begin)-[:WAITING]->(end:Event)
-OPTIONAL MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sent:Event)
+// Of several messages that are read where a wait ends, the one that was sent last ended it.
+OPTIONAL CALL (end) {
+  MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sent:Event)
+  RETURN message, sent
+  ORDER BY message.duration_ns < 0, sent.t_ns DESC, sent.id
+  LIMIT 1
+}
 WITH begin AS asleep, end AS awake, message, sent, begin.t_ns AS opens_ns, sent.t_ns AS closes_ns
 OPTIONAL CALL (sent, opens_ns, closes_ns) {
   CALL (sent, opens_ns, closes_ns) {

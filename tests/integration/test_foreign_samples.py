@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -72,6 +73,37 @@ def test_a_wait_has_one_message_that_ended_it(neo4j_driver: neo4j.Driver, sample
             expected = waits(run.snapshot(run.window(epoch=epoch))).to_pylist()
             found = run_query(neo4j_driver, "patterns/who_waits_for_whom", {**values, "epoch": epoch})
             assert found == [{name: row[name] for name in found[0]} for row in expected]
+
+
+@pytest.mark.neo4j
+def test_queries_about_events_count_a_wait_once(neo4j_driver: neo4j.Driver, samples: dict[str, Run]) -> None:
+    run = samples["torch"]
+    load_run(run, neo4j_driver)
+    for epoch in run.epochs.filter(pl.col("role") == "round")["epoch"].to_list():
+        window = {"run": str(run.info.run["run_id"]), "epoch": epoch}
+        waited: Counter[int] = Counter()
+        ended: Counter[int] = Counter()
+        for row in waits(run.snapshot(run.window(epoch=epoch))).to_pylist():
+            waited[row["worker"]] += row["waiting_ns"]
+            ended[row["from_worker"]] += row["waiting_ns"]
+        for name in ("root_cause/held_up_by", "root_cause/skew_or_slow"):
+            rows = run_query(neo4j_driver, name, window)
+            assert +Counter({row["worker"]: row["waiting_ns"] for row in rows}) == waited
+            assert +Counter({row["worker"]: row["others_waited_ns"] for row in rows}) == ended
+        # What ran up to a message that was sent before the wait began would not be what one waited for.
+        still = run_query(neo4j_driver, "root_cause/longest_idle", {**window, "limit": 10_000})
+        named: Counter[int] = Counter()
+        for row in still:
+            if row["type"] == "waiting":
+                named[row["from_worker"]] += row["duration_ns"]
+        assert +named == ended
+        for row in still:
+            if row["type"] == "waiting" and row["duration_ns"] > 1:
+                at = {"run": window["run"], "worker": row["worker"], "at_ns": row["start_ns"] + 1}
+                causes = run_query(neo4j_driver, "root_cause/waited_for", at)
+                assert {(each["from_worker"], each["sent_ns"]) for each in causes} == {
+                    (row["from_worker"], row["sent_ns"])
+                }
 
 
 @pytest.mark.spark
