@@ -19,7 +19,8 @@ from pag_graph.analyses.distributions import hypergeometric, student_quantile
 from pag_graph.analyses.expressions import rounds, worker_label
 from pag_graph.analyses.profile import ProfileParameters, divided
 from pag_graph.analyses.reports import Report
-from pag_graph.analyses.view import IS_LOCAL, WAITING, last_sent, worker_of
+from pag_graph.analyses.view import IS_LOCAL, WAITING, worker_of
+from pag_graph.analyses.waits import last_sent
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
 from pag_graph.model.ranks import rank_of

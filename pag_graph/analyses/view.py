@@ -475,27 +475,3 @@ def where(condition: nw.Expr, value: str) -> nw.Expr:
         Never null.
     """
     return nw.when(condition).then(nw.col(value)).otherwise(nw.lit(0)).fill_null(0)
-
-
-def last_sent(messages: Frame, *keys: str, aligned: bool = True) -> Frame:
-    """Choose the message that ended a wait: of several that are read where it ends, the one that was sent last.
-
-    Parameters
-    ----------
-    messages
-        Edges between workers.
-    *keys
-        Columns that tell waits apart: ``dst``, and ``window`` where there is one.
-    aligned
-        Whether all times are of one clock: what was read before it was sent ends no wait then.
-
-    Returns
-    -------
-    Frame
-        At most one row of `messages` per key (ties: the lowest sender).
-    """
-    fitting = messages.filter(nw.col("duration_ns") >= 0) if aligned else messages
-    last = fitting.group_by(*keys).agg(nw.col("start_ns").max())
-    latest = fitting.join(last, on=[*keys, "start_ns"], how="inner")
-    lowest = latest.group_by(*keys).agg(nw.col("src").min())
-    return latest.join(lowest, on=[*keys, "src"], how="inner")

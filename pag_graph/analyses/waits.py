@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import narwhals.stable.v2 as nw
 
 from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
-from pag_graph.analyses.view import WAITING, count_rows, end_ns, inside_ns, last_sent, worker_of
+from pag_graph.analyses.view import WAITING, count_rows, end_ns, inside_ns, worker_of
 from pag_graph.model.tables import WAITS
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from pag_graph.analyses.view import View
+    from pag_graph.analyses.view import Frame, View
 
 
 def waits(view: View) -> pl.DataFrame:
@@ -46,6 +46,30 @@ def waits(view: View) -> pl.DataFrame:
     )
     order = ["window", "waiting_ns", "worker", "from_worker", "type", "channel"]
     return view.collect(sums).sort(order, descending=[False, True, False, False, False, False])
+
+
+def last_sent(messages: Frame, *keys: str, aligned: bool = True) -> Frame:
+    """Choose the message that ended a wait: of several that are read where it ends, the one that was sent last.
+
+    Parameters
+    ----------
+    messages
+        Edges between workers.
+    *keys
+        Columns that tell waits apart: ``dst``, and ``window`` where there is one.
+    aligned
+        Whether all times are of one clock: what was read before it was sent ends no wait then.
+
+    Returns
+    -------
+    Frame
+        At most one row of `messages` per key (ties: the lowest sender).
+    """
+    fitting = messages.filter(nw.col("duration_ns") >= 0) if aligned else messages
+    last = fitting.group_by(*keys).agg(nw.col("start_ns").max())
+    latest = fitting.join(last, on=[*keys, "start_ns"], how="inner")
+    lowest = latest.group_by(*keys).agg(nw.col("src").min())
+    return latest.join(lowest, on=[*keys, "src"], how="inner")
 
 
 ANALYSIS: TableAnalysis[None] = TableAnalysis(
