@@ -67,7 +67,6 @@ def profile(view: View, parameters: ProfileParameters) -> pl.DataFrame:
         local time without an operator is `(no operator)`, messages are `(messages)`, local time `(local)`. So the
         times of a division add up to the window's span.
 
-
     Notes
     -----
     The definition is that of CPA, 7.3. Rows of equal time are listed by key. O(path).

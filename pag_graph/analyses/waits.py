@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals.stable.v2 as nw
 
@@ -13,7 +13,9 @@ from pag_graph.model.tables import WAITS
 if TYPE_CHECKING:
     import polars as pl
 
-    from pag_graph.analyses.view import Frame, View
+    from pag_graph.analyses.view import View
+
+_Messages = TypeVar("_Messages", "nw.DataFrame[Any]", "nw.LazyFrame[Any]")
 
 
 def waits(view: View) -> pl.DataFrame:
@@ -48,13 +50,13 @@ def waits(view: View) -> pl.DataFrame:
     return view.collect(sums).sort(order, descending=[False, True, False, False, False, False])
 
 
-def last_sent(messages: Frame, *keys: str, aligned: bool = True) -> Frame:
+def last_sent(messages: _Messages, *keys: str, aligned: bool = True) -> _Messages:
     """Choose the message that ended a wait: of several that are read where it ends, the one that was sent last.
 
     Parameters
     ----------
     messages
-        Edges between workers.
+        Edges between workers, as a frame of Narwhals.
     *keys
         Columns that tell waits apart: ``dst``, and ``window`` where there is one.
     aligned
@@ -62,7 +64,7 @@ def last_sent(messages: Frame, *keys: str, aligned: bool = True) -> Frame:
 
     Returns
     -------
-    Frame
+    frame
         At most one row of `messages` per key (ties: the lowest sender).
     """
     fitting = messages.filter(nw.col("duration_ns") >= 0) if aligned else messages

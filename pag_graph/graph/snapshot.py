@@ -148,26 +148,6 @@ def enders_of(run: Run, messages: pl.DataFrame, waits: pl.DataFrame, lowest_epoc
     return pl.concat([found, later.collect()])
 
 
-def last_sent(messages: pl.DataFrame, *, aligned: bool = True) -> pl.DataFrame:
-    """Choose the message that ended each wait: of several that are read where it ends, the one that was sent last.
-
-    Parameters
-    ----------
-    messages
-        Edges between workers.
-    aligned
-        Whether all times are of one clock: what was read before it was sent ends no wait then.
-
-    Returns
-    -------
-    DataFrame
-        One row of `messages` per ``dst``, by which it is sorted (ties: the lowest sender).
-    """
-    fitting = messages.filter(pl.col("duration_ns") >= 0) if aligned else messages
-    in_turn = fitting.sort("dst", "start_ns", "src", descending=[False, True, False])
-    return in_turn.unique("dst", keep="first", maintain_order=True)
-
-
 def _touches(window: Window) -> pl.Expr:
     """Say of edges whether a window of a run with aligned clocks shows any of them."""
     # A message with negative transfer ends before it starts; it is in the window if either end is. Comparing plain

@@ -11,13 +11,14 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.expressions import WAITING, worker_of
+from pag_graph.analyses.waits import last_sent
 from pag_graph.builder import saved
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.snapshot import last_sent
 from pag_graph.model.enums import EpochRole
 from pag_graph.store.history import commits, latest_commit
 
@@ -258,7 +259,8 @@ def highest_epoch(part: Snapshot) -> int:
 def _crossing(part: Snapshot, clock_workers: Sequence[int]) -> dict[str, int]:
     """Sum what crosses, in one window, between workers of a clock and the others."""
     window = part.window
-    messages = last_sent(part.enders).select("dst", sender=worker_of("src"))
+    last = last_sent(nw.from_native(part.enders), "dst").to_native()
+    messages = last.select("dst", sender=worker_of("src"))
     ended = part.local.filter(
         pl.col("type") == WAITING, pl.col("end_ns") > window.after_ns, pl.col("end_ns") <= window.end_ns
     ).select("dst", "duration_ns", worker=worker_of("dst"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
-from pag_graph.graph.snapshot import last_sent
+from pag_graph.analyses.waits import last_sent
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.units import duration, printable
 from pag_graph.sinks.neo4j.model import LANES, RELEASED, SEGMENT, THEN, TIME_BY_TYPE
@@ -66,9 +67,9 @@ class SegmentReader:
             .join(waited, on="dst", how="left")
             .filter(ended_wait ^ (pl.col("type") == str(ActivityType.SPAWN)))
         )
-        messages = last_sent(messages, aligned=self.run.aligned)
+        released_by: pl.DataFrame = last_sent(nw.from_native(messages), "dst", aligned=self.run.aligned).to_native()
         return (
-            messages.join(self._sending_operators(messages), on="src", how="left")
+            released_by.join(self._sending_operators(released_by), on="src", how="left")
             .join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
             .with_columns(
                 target="dst",
