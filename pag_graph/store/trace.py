@@ -42,7 +42,7 @@ from pag_graph.store.event_files import EventFile, inspect, read_events
 from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import Gaps
 from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
-from pag_graph.store.meta import TraceMeta, write_meta
+from pag_graph.store.meta import TraceMeta, read_meta, write_meta
 from pag_graph.store.safe_files import check_folder, check_utf8
 from pag_graph.store.trace_columns import (
     check_vocabulary,
@@ -172,8 +172,18 @@ class Trace:
         TraceFormatError
             If so: what was read may be of both.
         """  # noqa: DOC501  (the constructor of an error is taken for one)
-        if self.stamp is not None and self.stamp[0] == os.uname().nodename and _stamp(self.path) != self.stamp:
+        if self.stamp is None or self.stamp[0] != os.uname().nodename:
+            return
+        now = _stamp(self.path)
+        if now != self.stamp and not (now is not None and now[:-1] == self.stamp[:-1] and self._goes_on()):
             raise _replaced(self.path)
+
+    def _goes_on(self) -> bool:
+        """Say whether the folder holds the same trace, of which a recorder has said more since: that it has ended."""
+        try:
+            return read_meta(self.path / META).trace_id == self.meta.trace_id
+        except (PagGraphError, OSError):
+            return False
 
     @property
     def rows(self) -> int:

@@ -516,6 +516,23 @@ def test_a_trace_that_is_replaced_is_not_mixed_with_its_successor(tmp_path: Path
     assert pickle.loads(pickle.dumps(Trace.open(tmp_path / "old"))).events().num_rows == 2
 
 
+def test_a_trace_that_ends_while_it_is_read_is_the_same_trace(tmp_path: Path) -> None:
+    from pag_graph.testing.traces import draw
+
+    path = draw("0 start 1 | 9 stop 1").write(tmp_path / "trace", trace_id="one")
+    opened, meta = Trace.open(path), json.loads((path / "meta.json").read_text())
+
+    def says(**more: object) -> None:
+        (path / "new.json").write_text(json.dumps(meta | more))
+        (path / "new.json").replace(path / "meta.json")
+
+    says(complete=True)
+    assert opened.events().num_rows == 2
+    says(trace_id="another")
+    with pytest.raises(TraceFormatError, match="was replaced while it was read"):
+        opened.events()
+
+
 def test_known_files_are_not_opened_again(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     real = trace_module.inspect
