@@ -32,6 +32,14 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="File of mode 600 with the token for the link. Default: a random token."),
     ] = None,
+    alias: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--alias",
+            metavar="HOST[:PORT]",
+            help="What browsers call it elsewhere: a name of this machine, or of a proxy. May be repeated.",
+        ),
+    ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve the workbench: explore runs in a browser, until Ctrl-C.
@@ -62,4 +70,4 @@ def serve(
 
             webbrowser.open(place.link)
 
-    run_server(library, host=host, port=port, token=token, ready=ready)
+    run_server(library, host=host, port=port, token=token, aliases=alias or (), ready=ready)

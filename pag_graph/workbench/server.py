@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 import threading
@@ -21,13 +22,14 @@ from pag_graph.workbench.facts import run_facts
 from pag_graph.workbench.guard import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pag_graph.workbench.library import Library
 
 PORT = 8765
 """Where it is served unless told otherwise, or at the next free one."""
 _TRIES = 20
+_HOST = re.compile(r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?")
 _USUAL_PORT = 80
 """Of addresses that name none."""
 
@@ -39,6 +41,8 @@ class Place:
     host: str
     port: int
     token: str
+    aliases: tuple[str, ...] = ()
+    """What else it is called: names of this machine that others use, or what a proxy passes on."""
 
     @property
     def address(self) -> str:
@@ -50,8 +54,9 @@ class Place:
     def names(self) -> set[str]:
         """What browsers that reach it call it: values of the header ``Host``."""
         hosts = {"127.0.0.1", "localhost", "[::1]", self.address[7:-1].removesuffix(f":{self.port}")}
-        # The port that they take where none is given is one that they leave out.
-        return {f"{host}:{self.port}" for host in hosts} | (hosts if self.port == _USUAL_PORT else set())
+        # The port that they take where none is given is one that they leave out; a proxy has a port of its own.
+        plain = {*self.aliases, *(hosts if self.port == _USUAL_PORT else ())}
+        return {f"{host}:{self.port}" for host in {*hosts, *self.aliases}} | plain
 
     @property
     def link(self) -> str:
@@ -65,6 +70,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int | None = None,
     token: str | None = None,
+    aliases: Sequence[str] = (),
     ready: Callable[[Place], None],
 ) -> None:
     """Serve the workbench until it is interrupted.
@@ -79,21 +85,29 @@ def serve(
         A free one from `PORT` on where absent; 0 takes any.
     token
         A secret; a new one where absent.
+    aliases
+        What browsers call it besides its address: a host's name, with a port or without. Requests that name anything
+        else are refused, as a page elsewhere may have led to them.
     ready
         Called when it listens.
 
     Raises
     ------
     InvalidParameterError
-        If others shall reach it, and no token is given.
+        If others shall reach it, and no token is given; or an alias is no name of a host.
     SinkError
         If the port is taken.
     """
     if not is_loopback(host) and token is None:
         message = f"Everybody who can reach {host} could read these runs."
         raise InvalidParameterError(message, "Give --token-file, and serve it behind TLS.")
+    for alias in aliases:
+        if not _HOST.fullmatch(alias):
+            message = f"{alias!r} is no name of a host."
+            raise InvalidParameterError(message, "Give it as browsers do, such as runs.example.org or box:8765.")
     listening = _listen(host, port)
-    place = Place(host=host, port=listening.getsockname()[1], token=token or secrets.token_urlsafe(24))
+    secret = token or secrets.token_urlsafe(24)
+    place = Place(host=host, port=listening.getsockname()[1], token=secret, aliases=tuple(aliases))
     app = Guard(make_app(library), hosts=place.names, token=place.token, cookie=f"pag-{place.port}")
     config = uvicorn.Config(
         app,

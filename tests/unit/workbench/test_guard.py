@@ -17,6 +17,7 @@ from pag_graph.workbench.library import Library
 from tests.support.asgi import get
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 TOKEN = "a-token-of-this-test"
@@ -76,35 +77,58 @@ def test_others_are_refused(changed: dict[str, str], status: int) -> None:
     assert (answer.body == b"inside") is (status == 200)
 
 
+@pytest.fixture
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Guard, server.Place]]:
+    """Serve at a place, but for listening there: return who guards it, and what is known of the place."""
+
+    def serve(host: str, port: int, aliases: Sequence[str] = ()) -> tuple[Guard, server.Place]:
+        guards: list[Guard] = []
+        places: list[server.Place] = []
+
+        class Listening:
+            def getsockname(self) -> tuple[str, int]:
+                return host, port
+
+        class Server:
+            def __init__(self, config: Any) -> None:
+                guards.append(config.app)
+
+            def run(self, **_: Any) -> None:
+                """Serve nothing."""
+
+        monkeypatch.setattr(server, "_listen", lambda *_: Listening())
+        monkeypatch.setattr(server, "warm_up", lambda *_: None)
+        monkeypatch.setattr(server.uvicorn, "Server", Server)
+        options = {"host": host, "port": port, "token": TOKEN, "aliases": aliases}
+        server.serve(Library([tmp_path]), **options, ready=places.append)
+        return guards[0], places[0]
+
+    return serve
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "::1", "machine"])
 @pytest.mark.parametrize("port", [80, 8765])
 def test_a_link_leads_to_the_server_that_printed_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, port: int
+    serving: Callable[..., tuple[Guard, server.Place]], host: str, port: int
 ) -> None:
     """Browsers leave out the port 80; whoever opened the link was told that the server has another name."""
-    guards: list[Guard] = []
-
-    class Listening:
-        def getsockname(self) -> tuple[str, int]:
-            return host, port
-
-    class Server:
-        def __init__(self, config: Any) -> None:
-            guards.append(config.app)
-
-        def run(self, **_: Any) -> None:
-            """Serve nothing."""
-
-    monkeypatch.setattr(server, "_listen", lambda *_: Listening())
-    monkeypatch.setattr(server, "warm_up", lambda *_: None)
-    monkeypatch.setattr(server.uvicorn, "Server", Server)
-    places: list[server.Place] = []
-    server.serve(Library([tmp_path]), host=host, port=port, token=TOKEN, ready=places.append)
-    name = urlsplit(places[0].link).netloc
+    guard, place = serving(host, port)
+    name = urlsplit(place.link).netloc
     for known in {name, name.removesuffix(":80")}:
-        assert get(guards[0], f"/?token={TOKEN}", {"Host": known}).status == 303, known
+        assert get(guard, f"/?token={TOKEN}", {"Host": known}).status == 303, known
     for other in {name.rpartition(":")[0], f"{name}0", "example.org"} - {name, name.removesuffix(":80")}:
-        assert get(guards[0], f"/?token={TOKEN}", {"Host": other}).status == 421, other
+        assert get(guard, f"/?token={TOKEN}", {"Host": other}).status == 421, other
+
+
+def test_others_reach_it_by_the_names_that_it_was_told(serving: Callable[..., tuple[Guard, server.Place]]) -> None:
+    guard, _ = serving("0.0.0.0", 8765, ["runs.example.org", "box:80", "[2001:db8::1]"])
+    for known in ("runs.example.org", "RUNS.example.org:8765", "box:80", "[2001:db8::1]:8765", "127.0.0.1:8765"):
+        assert get(guard, f"/?token={TOKEN}", {"Host": known}).status == 303, known
+    for other in ("example.org", "runs.example.org:80", "box", "xbox:80", "evil.example"):
+        assert get(guard, f"/?token={TOKEN}", {"Host": other}).status == 421, other
+    for wrong in ("", "http://box", "box/", "a b", "box:", "*"):
+        with pytest.raises(InvalidParameterError, match="is no name of a host"):
+            serving("0.0.0.0", 8765, [wrong])
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
