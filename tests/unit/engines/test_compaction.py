@@ -371,7 +371,7 @@ list(follow(growing, place / "store", range(8), finish=True))
 
 @pytest.mark.sampled(1)
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("count", [2] if ROUNDS < 100 else range(1, 12))
+@pytest.mark.parametrize("count", [2] if ROUNDS < 100 else range(1, 11))
 @pytest.mark.parametrize("point", ["join", "write_version"])
 def test_who_is_killed_while_files_are_joined_loses_nothing(tmp_path: Path, point: str, count: int) -> None:
     ended = subprocess.run([sys.executable, "-c", KILLED, point, str(count), str(tmp_path)], check=False)
