@@ -35,7 +35,6 @@ def serve(
     alias: Annotated[
         list[str] | None,
         typer.Option(
-            "--alias",
             metavar="HOST[:PORT]",
             help="What browsers call it elsewhere: a name of this machine, or of a proxy. May be repeated.",
         ),

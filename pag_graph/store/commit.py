@@ -241,7 +241,8 @@ class _Pinned(NamedTuple):
             files = dict(table_before.files)
             for path in step.before.files:
                 files.pop(path, None)
-            self.tables[name] = replace(now, files={**files, **step.files}, more=False)
+            files.update(step.files)
+            self.tables[name] = replace(now, files=files, more=False)
 
 
 def _read_committed(path: Path, version: int, commit_id: str) -> StoreInfo:

@@ -154,14 +154,20 @@ def _joined(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
     return Swap((joined,), tuple(parts))
 
 
-def _all_columns(file: pq.ParquetFile, table: str) -> pa.Table:
+def _encoded(table: str) -> pa.Schema:
+    """Return the schema of a table with its words as dictionaries, which they are in files."""
+    schema = ALL_TABLES[table]
+    for name in WORDS[table]:
+        schema = schema.set(schema.get_field_index(name), schema.field(name).with_type(_WORDS))
+    return schema
+
+
+def _all_columns(file: pq.ParquetFile, schema: pa.Schema) -> pa.Table:
     """Read a file; those of earlier releases may lack a column that is optional."""
-    rows, schema = file.read(), ALL_TABLES[table]
+    rows = file.read()
     for field in schema:
         if field.name not in rows.column_names:
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    for name in WORDS[table]:
-        schema = schema.set(schema.get_field_index(name), schema.field(name).with_type(_WORDS))
     return rows.select(schema.names).cast(schema)
 
 
@@ -171,8 +177,10 @@ def _row_groups(table: str, files: Sequence[pq.ParquetFile], order: NDArray[np.i
     Rows that come together were written together, so a file is read when its first row is due, and is let go after its
     last one: a few are in memory at a time, and not all of them twice.
     """
-    ends = np.cumsum([file.metadata.num_rows for file in files])
-    rows_left = dict(enumerate(np.diff(ends, prepend=0).tolist()))
+    schema = _encoded(table)
+    rows_left = [file.metadata.num_rows for file in files]
+    ends = np.cumsum(rows_left)
+    begins = ends - rows_left
     tables: dict[int, pa.Table] = {}
     for begin in range(0, len(order), ROW_GROUP):
         rows = order[begin : begin + ROW_GROUP]
@@ -180,9 +188,9 @@ def _row_groups(table: str, files: Sequence[pq.ParquetFile], order: NDArray[np.i
         pieces, places, height = [], np.empty_like(rows), 0
         for number in np.unique(owners).tolist():
             if number not in tables:
-                tables[number] = _all_columns(files[number], table)
+                tables[number] = _all_columns(files[number], schema)
             own = owners == number
-            numbered = rows[own] - (ends[number] - files[number].metadata.num_rows)
+            numbered = rows[own] - begins[number]
             first, last = int(numbered.min()), int(numbered.max())
             pieces.append(tables[number].slice(first, last + 1 - first))
             places[own] = numbered - first + height
