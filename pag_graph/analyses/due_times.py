@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.errors import TraceFormatError
+from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.model.input_tables import INPUT_LATENCIES, LOAD_CURVE
 from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.units import duration
@@ -305,13 +305,21 @@ def load_curve(reports: Sequence[LatencyReport]) -> pa.Table:
     Parameters
     ----------
     reports
-        One per run.
+        One per run, at least one.
 
     Returns
     -------
     pyarrow.Table
         Rows of `LOAD_CURVE`: open loops first, by offered load; closed ones by what they achieved.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no run.
     """
+    if not reports:
+        message = "There is no run to be put beside others."
+        raise InvalidParameterError(message, "Give traces: pag load-curve 100k 200k 400k")
     groups = sorted((report.curve() for report in reports), key=_load)
     return pa.Table.from_pylist([row for group in groups for row in group], LOAD_CURVE)
 

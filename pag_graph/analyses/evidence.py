@@ -305,7 +305,8 @@ class Evidence:
         except (PagError, AnalysisError):
             # A recording that contradicts itself cannot be replayed; `doubts` says so.
             return []
-        least_ns = self.window.span_ns / 100
+        # What saves nothing helps nobody, not even in a window that takes no time.
+        least_ns = max(self.window.span_ns / 100, 1)
         return sorted((row for row in changes if row["saved_ns"] >= least_ns), key=lambda row: -row["saved_ns"])
 
     def _faster(self) -> list[dict[str, Any]]:

@@ -38,6 +38,8 @@ _PROGRESS = str(ActivityType.PROGRESS_MESSAGE)
 _SILENT: dict[str, Any] = {**SEEN, "epoch": pl.Int64, "limit": pl.Int64, "learned": pl.Boolean, "unit": pl.String}
 _SIGMA = 1.4826
 """A normal distribution's standard deviation over its MAD."""
+_TOO_MUCH = 2.0**63
+"""No observed number is as large."""
 FEWEST = 5
 """Earlier epochs that a limit is learned from, at least, unless somebody asks for fewer."""
 
@@ -399,7 +401,8 @@ def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.Dat
     margin = np.maximum(parameters.deviations * _SIGMA * mad, parameters.tolerance * np.abs(median))
     # Observed values are whole numbers: they exceed the limit if they exceed its whole part.
     limit = np.floor(median + np.maximum(margin, parameters.least_ns))
-    has_limit = ~np.isnan(limit)
+    # Without enough earlier epochs it is NaN.
+    has_limit = limit < _TOO_MUCH
     limits = np.where(has_limit, limit, -1).astype(np.int64)
     unusual = has_limit & (limits >= 0) & (values > limits)
     rows: pl.DataFrame = observed[order[unusual]]

@@ -46,8 +46,9 @@ def latency(trace: str | os.PathLike[str]) -> LatencyReport:
     from pag_graph.store.log import TraceLog
     from pag_graph.store.trace import Trace
 
-    inputs = read_inputs(path_of(trace, "trace"))
-    opened = Trace.open(trace)
+    # What is no trace says nothing about inputs either.
+    opened = Trace.open(path_of(trace, "trace"))
+    inputs = read_inputs(opened.path)
     workers = opened.workers.to_pylist()
     log = TraceLog.index(opened)
     ends: dict[int, int] = {}
@@ -89,12 +90,19 @@ def load_curve(traces: Iterable[str | os.PathLike[str]]) -> pa.Table:
     Parameters
     ----------
     traces
-        As for `latency`, of one run each.
+        As for `latency`, of one run each, at least one.
 
     Returns
     -------
     pyarrow.Table
         Rows of `LOAD_CURVE`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no trace among them.
+    TraceFormatError
+        As for `latency`.
     """
     from pag_graph.analyses.due_times import load_curve as curve
 

@@ -110,7 +110,8 @@ def read_state(file: Path) -> AdviceState:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return AdviceState()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
+        # Also what is no text, and a name that no file can have.
         message = f"The state {file} cannot be read: {error}."
         raise InvalidParameterError(message, "Choose another file.", {"file": str(file)}) from error
     try:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pag_graph.analyses.due_times import LatencyReport, latencies, load_curve, quantile
-from pag_graph.errors import TraceFormatError
+from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.model.input_tables import INPUT_LATENCIES, LOAD_CURVE, TRACE_INPUTS
 
 MS = 1_000_000
@@ -190,6 +190,12 @@ def test_a_load_curve_is_by_offered_load_and_names_what_is_unstable() -> None:
     assert [(row["run"], row["stable"]) for row in pooled] == [("slow", True), ("fast", False)]
     assert pooled[0]["p99_ns"] == 15
     assert pooled[1]["offered_per_s"] == pytest.approx(1e8)
+
+
+def test_a_load_curve_needs_a_run() -> None:
+    """None gave a table without rows, as if the runs had had no input."""
+    with pytest.raises(InvalidParameterError, match="no run"):
+        load_curve([])
 
 
 @pytest.mark.parametrize("schedules", [0, 2])

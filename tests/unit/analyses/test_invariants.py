@@ -165,6 +165,14 @@ def test_learned_limits_are_the_median_and_the_mad_of_earlier_epochs(pag: Fixtur
     assert not [row for row in found(run.invariants(at_least=9, least_ns=0)) if row[1]]
 
 
+@pytest.mark.parametrize("huge", [{"least_ns": 2**63 - 1}, {"deviations": 1e300, "tolerance": 1e300}])
+def test_nothing_exceeds_a_limit_that_no_number_reaches(pag: Fixture, huge: dict[str, Any]) -> None:
+    """NumPy warned of such limits, which are more than 64 bits hold."""
+    run, least = pag(50, 50, 52, 54, 56, 58, 90, 60), {"deviations": 0, "tolerance": 0, "least_ns": 0, "at_least": 1}
+    assert any(learned for _, learned, *_ in found(run.invariants(**least)))
+    assert not any(learned for _, learned, *_ in found(run.invariants(**{**least, **huge})))
+
+
 def test_all_earlier_epochs_count_however_many_there_may_be(pag: Fixture) -> None:
     """Room was made for all that may count, and not for those that there are."""
     run = pag(50, 50, 52, 54, 56, 58, 90, 60)

@@ -77,6 +77,15 @@ def test_workers_that_have_ended_make_nobody_slow(tmp_path: Path) -> None:
     assert pag.why(epoch=1, notable=0.15).cause is Cause.UNEVEN_WORK
 
 
+def test_nothing_helps_an_epoch_that_takes_no_time(tmp_path: Path) -> None:
+    """It was said that waking workers at once made it 0 ns long instead of 1 ns."""
+    pag = drawn(tmp_path, "0 start 1 | 50 stop 1 | 60 end | 60 end | 90 start 1 | 95 stop 1 | 99 end")
+    assert pag.run.window(epoch=1).span_ns == 0
+    rows = pag.why(epoch=1).table.to_pylist()
+    helps = [row["statement"] for row in rows if row["topic"] == "help"]
+    assert helps == ["nothing that a replay can show: no single change saves 1 %"]
+
+
 def test_the_data_skew_study_end_to_end(skewed: Pag) -> None:
     """ST2 5.2.2, on a trace of our own: all records are exchanged to worker 0."""
     for window in skewed.rounds():

@@ -78,3 +78,11 @@ def test_a_graph_of_another_run_explains_nothing(run_pag: Command, recorded: tup
     code, text, problem = run_pag("latency", recorded[0], "--store", tmp_path / "other.pag")
     assert (code, text) == (2, "")
     assert "is not a trace of the run" in " ".join(problem.split())
+
+
+def test_a_place_without_a_trace_is_none(run_pag: Command, tmp_path: Path) -> None:
+    """It was said that the program should state when input was due."""
+    for command in ("latency", "load-curve"):
+        code, _, said = run_pag(command, tmp_path / "misspelt")
+        assert code == 3
+        assert "There is no trace at" in said
