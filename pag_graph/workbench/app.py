@@ -194,12 +194,12 @@ class Workbench:
             raise BusyError
         last = request.headers.get("last-event-id", "")
         last_epoch = int(last) if last.isdecimal() and len(last) < len(str(2**53)) else _optional(request, "after")
-        version = _optional(request, "version")
+        commit = _query_of(request).get("commit")
 
         async def event_bytes() -> AsyncIterator[bytes]:
             self._streams += 1
             try:
-                async for event in self.news.told(name, last_epoch, version):
+                async for event in self.news.told(name, last_epoch, commit):
                     if await request.is_disconnected():
                         return
                     yield event

@@ -60,6 +60,7 @@ def run_facts(opened: Opened) -> dict[str, Any]:
         "aligned": run.aligned,
         "end_ns": run.end_ns,
         "version": opened.version,
+        "commit": opened.commit,
         "slowest": run.slowest().epoch,
         "workers": [{"worker": worker, "name": shortened(run.worker_names.get(worker))} for worker in run.workers],
         "operators": operators,
@@ -160,6 +161,7 @@ def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:
     -------
     DataFrame
         One row per epoch and type: ``epoch``, ``type``, ``duration_ns``, and ``start_ns`` and ``end_ns`` of the epoch.
+        An epoch whose path has no steps, as it takes no time, has one row without a type.
     """
     run = opened.pag.run
     windows = run.windows()
@@ -182,5 +184,6 @@ def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:
             }
         )
         by_type = steps.group_by("epoch", "type").agg(pl.col("duration_ns").sum())
-        parts.append(by_type.join(spans, on="epoch").select("epoch", "type", "duration_ns", "start_ns", "end_ns"))
+        of_epochs = spans.join(by_type, on="epoch", how="left").with_columns(pl.col("duration_ns").fill_null(0))
+        parts.append(of_epochs.select("epoch", "type", "duration_ns", "start_ns", "end_ns"))
     return pl.concat(parts, how="vertical_relaxed").sort("start_ns", "epoch", "type")

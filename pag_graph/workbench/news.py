@@ -13,7 +13,7 @@ import polars as pl
 
 from pag_graph.api import alerts
 from pag_graph.builder.ongoing import HOLDING
-from pag_graph.errors import StoreNotFoundError
+from pag_graph.errors import PagGraphError, StoreNotFoundError
 from pag_graph.store.live import last_timing, read_status
 from pag_graph.workbench import facts
 from pag_graph.workbench.answers import in_bytes
@@ -122,7 +122,7 @@ class News:
         assert news_of_run.epochs is not None  # noqa: S101  (it was made just now)
         return news_of_run.epochs
 
-    async def told(self, name: str, after: int | None, drawn_version: int | None = None) -> AsyncIterator[bytes]:
+    async def told(self, name: str, after: int | None, drawn: str | None = None) -> AsyncIterator[bytes]:
         """Tell of a run until nobody listens.
 
         Parameters
@@ -131,23 +131,29 @@ class News:
             Of the run.
         after
             The last epoch that the page knows; None if it wants to hear of later ones only.
-        drawn_version
-            Version of the commit that the page has drawn. Of a run that nobody follows there is nothing to work out
-            then before there is a later one.
+        drawn
+            Name of the commit that the page has drawn. Of a run that nobody follows there is nothing to work out then
+            before there is another one.
 
         Yields
         ------
         bytes
             Server-sent events: ``commit`` for each that is seen, first the present one; ``epoch``, one per closed epoch
             in their order, whose id is its number, so that a reconnection goes on behind it; ``alerts`` when they
-            changed; ``ongoing`` when a followed run was looked at again; a comment where nothing is new.
+            changed; ``ongoing`` when a followed run was looked at again; a comment where nothing is new, or where the
+            store is gone: perhaps it is being built anew.
         """
         told_commit, alerts_told, status = "", None, None
         while True:
-            opened = await self._work(partial(self._library.open, name))
+            try:
+                opened = await self._work(partial(self._library.open, name))
+            except PagGraphError:
+                yield b":\n\n"
+                await anyio.sleep(LOOK_S)
+                continue
             if opened.commit != told_commit:
                 told_commit, commit = opened.commit, _commit(opened)
-                if opened.version == drawn_version and not commit["followed"]:
+                if opened.commit == drawn and not commit["followed"]:
                     yield _event("commit", commit)
                     continue
                 rows = await self._work(partial(self.epochs, name, opened))
@@ -203,6 +209,7 @@ def _commit(opened: Opened) -> dict[str, Any]:
     run = opened.pag.run
     return {
         "version": opened.version,
+        "commit": opened.commit,
         "run": run.info.run["run_id"],
         "epochs": run.epochs.height,
         "end_ns": run.end_ns,
@@ -214,8 +221,10 @@ def _by_epoch(rows: pl.DataFrame) -> list[dict[str, Any]]:
     """Return one entry per epoch, with the time of each type on its path."""
     epochs: dict[int, dict[str, Any]] = {}
     for row in rows.iter_rows(named=True):
-        entry = epochs.setdefault(row["epoch"], {"epoch": row["epoch"], "start": row["start_ns"], "end": row["end_ns"]})
-        entry.setdefault("types", {})[row["type"]] = row["duration_ns"]
+        ends = {"start": row["start_ns"], "end": row["end_ns"]}
+        entry = epochs.setdefault(row["epoch"], {"epoch": row["epoch"], **ends, "types": {}})
+        if row["type"] is not None:
+            entry["types"][row["type"]] = row["duration_ns"]
     return [epochs[epoch] for epoch in sorted(epochs)]
 
 

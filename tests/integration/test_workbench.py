@@ -25,8 +25,10 @@ from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.model.units import duration as short_duration
 from pag_graph.sinks.csv_tables import csv_text
 from pag_graph.sources.spark.logfiles import find_logs
+from pag_graph.testing.traces import draw
 from pag_graph.workbench.applications import Applications
 from pag_graph.workbench.library import Library
+from pag_graph.workbench.news import LOOK_S
 from tests.support.growing import GrowingTrace, rounds
 from tests.support.serving import PAGE, picture, serving, show
 
@@ -590,3 +592,28 @@ def test_a_commit_is_shown_while_the_page_is_open(page: Chromium, library: Libra
     epochs = api.open(folder / "replaced.pag").run.epochs.height
     page.until(f"document.getElementById('news').innerText === '{epochs} epochs'", "news")
     page.until(f"{PAGE} === 'run' && document.querySelector('#facts').innerText.includes('2 workers')", "new state")
+
+
+def test_a_store_that_is_built_anew_is_shown_while_the_page_is_open(
+    page: Chromium, library: Library, folder: Path
+) -> None:
+    """A store with the same run and version was taken for the one that was there before; its page stayed as it was."""
+    trace, store = folder / "anew.trace", folder / "anew.pag"
+    for rounds_done, log in enumerate(
+        ("0 start 1 | 5 stop 1 | 9 end", "0 start 1 | 5 stop 1 | 9 end | 12 end | 15 end")
+    ):
+        shutil.rmtree(store, ignore_errors=True)
+        if rounds_done:
+            # Longer than it takes to look again: meanwhile there is no such run.
+            time.sleep(3 * LOOK_S)
+        shutil.rmtree(trace, ignore_errors=True)
+        draw(log).write(trace)
+        api.build(trace, store, engine="local")
+        run = api.open(store).run
+        if not rounds_done:
+            before = run.info.run["run_id"], run.info.versions["epochs"]
+            show(page, f"run?store={store_of(library, 'anew.pag')}")
+        assert (run.info.run["run_id"], run.info.versions["epochs"]) == before
+        page.until(f"document.getElementById('news').innerText === '{run.epochs.height} epochs'", "news")
+        page.until(f"document.querySelector('#facts')?.innerText.includes(', {run.epochs.height} epochs')", "state")
+    assert run.epochs.height > 1

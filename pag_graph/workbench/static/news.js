@@ -13,7 +13,7 @@ export function follow(store, facts, said, redraw) {
   if (heard?.store === store) return;
   leave(said);
   if (!store) return;
-  const own = { store, version: facts.version, run: facts.run, epochs: facts.epochs.length, last: {}, recent: [] };
+  const own = { store, version: facts.version, commit: facts.commit, run: facts.run, epochs: facts.epochs.length, last: {}, recent: [] };
   const pass = (name, detail) => target.dispatchEvent(new CustomEvent(name, { detail }));
   const keep = (name) => (detail) => {
     own.last[name] = detail;
@@ -22,9 +22,12 @@ export function follow(store, facts, said, redraw) {
   const commit = (now) => {
     said.textContent = `${now.epochs} epochs`;
     pass("commit", now);
-    if (now.version === own.version && now.run === own.run) return;
-    const grown = now.followed && now.run === own.run && now.epochs >= own.epochs;
-    Object.assign(own, { version: now.version, run: now.run, epochs: now.epochs });
+    if (now.commit === own.commit) return;
+    const grown = now.followed && now.run === own.run && now.version > own.version && now.epochs >= own.epochs;
+    Object.assign(own, { version: now.version, commit: now.commit, run: now.run, epochs: now.epochs });
+    // What was heard of another store is no news of this one.
+    if (!grown) own.recent = [];
+    if (!now.followed) delete own.last.ongoing;
     forget(store);
     redraw(grown);
   };
@@ -35,7 +38,7 @@ export function follow(store, facts, said, redraw) {
   const lost = (again) => {
     said.textContent = again ? "not connected; trying again" : "not connected; load the page again";
   };
-  own.close = listen(address(`${of(store)}/events`, { after: facts.epochs.at(-1)?.epoch, version: facts.version }), { commit, epoch, alerts: keep("alerts"), ongoing: keep("ongoing") }, lost);
+  own.close = listen(address(`${of(store)}/events`, { after: facts.epochs.at(-1)?.epoch, commit: facts.commit }), { commit, epoch, alerts: keep("alerts"), ongoing: keep("ongoing") }, lost);
   heard = own;
 }
 

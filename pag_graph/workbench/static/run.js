@@ -18,7 +18,8 @@ function byEpoch({ columns }) {
   const epochs = new Map();
   columns.epoch.forEach((epoch, row) => {
     if (!epochs.has(epoch)) epochs.set(epoch, { epoch, start: columns.start_ns[row], end: columns.end_ns[row], types: {} });
-    epochs.get(epoch).types[columns.type[row]] = columns.duration_ns[row];
+    // An epoch that takes no time has a path of no type.
+    if (columns.type[row] !== null) epochs.get(epoch).types[columns.type[row]] = columns.duration_ns[row];
   });
   return [...epochs.values()];
 }

@@ -69,6 +69,26 @@ def test_epochs_are_made_of_their_paths(library: Library, store: str) -> None:
     assert spans == {row["epoch"]: row["end_ns"] - row["start_ns"] for row in run.epochs.iter_rows(named=True)}
 
 
+def test_epochs_that_take_no_time_are_epochs(tmp_path: Path) -> None:
+    """The page of the run counted fewer than the list of runs, and said that there was no such epoch."""
+    draw("0 start 1 | 5 stop 1 | 9 end | 9 end | 12 start 1 | 15 stop 1 | 18 end").write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "run.pag", engine="local")
+    library = Library([tmp_path])
+    (name,) = library.stores()
+    columns = asked(library, f"/api/run/{name}/epochs")["columns"]
+    assert list(dict.fromkeys(columns["epoch"])) == [0, 1, 2]
+    (row,) = (place for place, epoch in enumerate(columns["epoch"]) if epoch == 1)
+    assert {key: values[row] for key, values in columns.items()} == {
+        "epoch": 1,
+        "type": None,
+        "duration_ns": 0,
+        "start_ns": 9,
+        "end_ns": 9,
+    }
+    told = get(make_app(library), f"/api/run/{name}/events?after=0", leave_after=3).body.decode()
+    assert 'data: {"epoch":1,"start":9,"end":9,"types":{}}' in told
+
+
 def test_lanes_show_what_each_worker_did(library: Library, store: str) -> None:
     run = library.open(store).pag.run
     window = run.window(epoch=4)
@@ -220,6 +240,7 @@ def test_findings_have_the_epochs_of_what_they_are_about(tmp_path: Path) -> None
         ("/api/run/{store}/analysis/k-hops.xml?epoch=4", 400, "INVALID_PARAMETER"),
         ("/api/run/{store}/analysis/k-hops.json?epoch=4&p.k=many", 400, "INVALID_PARAMETER"),
         ("/api/run/{store}/analysis/k-hops.json?epoch=99", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/analysis/advise.json?epoch=4&p.state=%00", 400, "INVALID_PARAMETER"),
         ("/api/run/{store}/analysis/k-hops.json?epoch=4&from=1", 400, "INVALID_PARAMETER"),
         ("/api/run/{store}/lanes?from=0&to=5&pixels=100000", 400, "INVALID_PARAMETER"),
         ("/api/run/{store}/lanes?from=5&to=5&pixels=10", 400, "INVALID_PARAMETER"),
@@ -284,9 +305,7 @@ def test_a_store_that_is_removed_and_built_again_is_another_one(tmp_path: Path) 
         run = api.open(store).run
         shown, columns = (json.loads(get(app, f"/api/run/{name}{part}").body) for part in ("", "/epochs"))
         assert (shown["run"], shown["version"]) == (run.info.run["run_id"], 0)
-        assert set(columns["columns"]["epoch"]) == set(
-            run.epochs.filter(pl.col("end_ns") > pl.col("start_ns"))["epoch"]
-        )
+        assert set(columns["columns"]["epoch"]) == set(run.epochs["epoch"])
         assert get(app, f"/api/run/{name}/why").status == 200
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from pag_graph import api, samples
@@ -65,6 +67,30 @@ def test_every_closed_epoch_is_told_once_and_a_reconnection_goes_on(followed: Li
     assert [event[1] for event in told(followed, 8, 4)] == [None, 9, 10, None]
     # Whoever knows none asks for none.
     assert [event[0] for event in told(followed, None, 3)] == ["commit", "alerts", "ongoing"]
+
+
+def test_who_has_drawn_a_commit_hears_of_another_one_only(runs: Path, tmp_path: Path) -> None:
+    """A store that was removed and built again has the run and the version of the first one."""
+    store = tmp_path / "run.pag"
+    library = Library([tmp_path])
+    shutil.copytree(runs / "skewed.pag", store)
+    (name,) = library.stores()
+    commit = library.open(name).commit
+
+    async def listen() -> list[bytes]:
+        events = Workbench(library).news.told(name, 10, commit)
+        heard = [await anext(events), await anext(events)]
+        shutil.rmtree(store)
+        heard.append(await anext(events))
+        await anyio.to_thread.run_sync(partial(api.build, samples.path("skewed"), store, engine="local"))
+        return [*heard, await anext(events)]
+
+    first, nothing, gone, last = anyio.run(listen)
+    assert nothing == gone == b":\n\n"
+    told = [parsed(event)[2] for event in (first, last)]
+    assert [(each["run"], each["version"]) for each in told] == [(told[0]["run"], 0)] * 2
+    assert [each["commit"] for each in told] == [commit, api.open(store).run.info.commit_id]
+    assert told[0] != told[1]
 
 
 def test_a_browser_that_comes_back_hears_what_it_missed(followed: Library) -> None:
