@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.store.delta import read_content
 from pag_graph.store.delta_log import commit_file
+from pag_graph.store.maker import written_out
 from pag_graph.store.state_files import files_of_state
 
 if TYPE_CHECKING:
@@ -95,5 +96,10 @@ def _backwards(info: StoreInfo, after: int) -> Iterator[Commit]:
                 events=content["events"],
                 committed=content["committed"],
                 state=files_of_state(content.get("state")),
-                made=content.get("made") or {},
+                made=_as_text(content.get("made") or {}),
             )
+
+
+def _as_text(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who made a commit: earlier releases have put commands there as they were."""
+    return {name: written_out(value) if isinstance(value, str) else value for name, value in made.items()}

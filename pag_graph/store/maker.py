@@ -12,6 +12,17 @@ from functools import cache
 _BEGAN = datetime.now(UTC)
 
 
+def written_out(text: str) -> str:
+    r"""Return a text with what Python puts in the place of bytes that are not UTF-8 written out: nobody else reads that.
+
+    Examples
+    --------
+    >>> print(written_out("Größe\udcff"))
+    Größe\udcff
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 @cache
 def maker() -> dict[str, str | None]:
     """Say what this process is: ``command``, ``user``, ``host``, and since when it ``began``.
@@ -28,8 +39,8 @@ def maker() -> dict[str, str | None]:
         # A container may run as a number that no file of users knows.
         user = None
     return {
-        "command": shlex.join(sys.argv),
-        "user": user,
+        "command": written_out(shlex.join(sys.argv)),
+        "user": user and written_out(user),
         "host": platform.node(),
         "began": _BEGAN.isoformat(timespec="milliseconds"),
     }

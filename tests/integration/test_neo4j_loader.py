@@ -27,6 +27,7 @@ from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.load_steps import prepare_schema
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import answer_query, run_query
+from pag_graph.store.maker import maker
 from pag_graph.testing.traces import draw
 from tests.integration.conftest import PROVE, keep_epochs
 
@@ -363,6 +364,29 @@ def test_hostile_names_are_stored_as_they_are(neo4j_driver: neo4j.Driver, tmp_pa
     assert run_query(neo4j_driver, "analyses/critical_path", {"run": ids(run), "epoch": 3}) == expected_path(run, 3)
     types = ask(neo4j_driver, "MATCH (:Event)-[r]->() RETURN DISTINCT type(r) AS type")
     assert {row["type"] for row in types} <= {kind.upper() for kind in ActivityType}
+
+
+def test_what_is_no_text_is_refused_or_written_out(
+    neo4j_driver: neo4j.Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command with bytes that are not UTF-8 in it made a store that could not be loaded."""
+    monkeypatch.setattr("sys.argv", ["pag", "build", "--alerts", "a\udcff.toml"])
+    maker.cache_clear()
+    draw("0 start 1 | 4 stop 1 | 5 end").write(tmp_path / "trace")
+    run = build(tmp_path / "trace", tmp_path / "run.pag")
+    maker.cache_clear()
+    for labels in (RunLabels(name="\udcff"), RunLabels(tags=("\udcff",)), RunLabels(program="\udcff")):
+        with pytest.raises(InvalidParameterError, match=r"\? is not UTF-8"):
+            load_run(run, neo4j_driver, options=LoadOptions(labels=labels))
+    load_run(run, neo4j_driver)
+    run_id = run.info.run["run_id"]
+    (job,) = ask(neo4j_driver, "MATCH (job:Job {run: $run}) RETURN job.command AS command", run=run_id)
+    assert job["command"] == r"pag build --alerts 'a\udcff.toml'"
+    with pytest.raises(InvalidParameterError, match="is not UTF-8"):
+        remove_run(neo4j_driver, "\udcff")
+    with pytest.raises(InvalidParameterError, match="is not UTF-8"):
+        answer_query(neo4j_driver, load_query("analyses/critical_path"), {"run": "\udcff", "epoch": 0})
+    remove_run(neo4j_driver, run_id)
 
 
 def test_runs_without_critical_paths_can_be_loaded(neo4j_driver: neo4j.Driver, st2: Run, skewed: Run) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pag_graph.cypher import Over, load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.model.units import printable, short
 from pag_graph.sinks.neo4j.coverage import covers, load_command, read_coverage
 from pag_graph.sinks.neo4j.loaded import read_loaded
 from pag_graph.sinks.neo4j.settled import read_settled, run_states
@@ -32,6 +33,8 @@ LIMIT 1
 """
 
 
+_LETTERS = 80
+"""Of a text in an error."""
 _FULL = (
     "Most likely the disk of the server is full (`pag neo4j logs`). Free space there and start it again: "
     "`pag neo4j stop`, `pag neo4j start`. Then load again; what is there is not lost."
@@ -292,6 +295,8 @@ def plain_errors(action: str) -> Iterator[None]:
     ------
     Neo4jError
         In place of the driver's own.
+    InvalidParameterError
+        If a text is no UTF-8, which the driver cannot send.
     """
     import neo4j.exceptions as driver_errors
 
@@ -307,6 +312,9 @@ def plain_errors(action: str) -> Iterator[None]:
             " again; what is there already does no harm."
         )
         raise Neo4jError(message, hint) from error
+    except UnicodeEncodeError as error:
+        message = f"{printable(short(error.object, _LETTERS))} is not UTF-8: could not {printable(action)}."
+        raise InvalidParameterError(message, "Give another text.") from error
     except (driver_errors.DriverError, driver_errors.Neo4jError) as error:
         code = getattr(error, "code", None)
         message = f"Could not {action}: {getattr(error, 'message', None) or error}"

@@ -14,6 +14,7 @@ from pag_graph import api, samples
 from pag_graph.sinks.provenance import history, parameters_id, prov_json
 from pag_graph.store.history import commits
 from pag_graph.store.trace_files import CHECKSUMS, seal_trace
+from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,15 @@ def test_every_end_of_a_relation_is_declared_as_what_it_is(grown: Run) -> None:
                 assert relation[f"prov:{role}"] in document[element], (kind, relation)
     for activity in document["activity"].values():
         assert datetime.fromisoformat(activity["prov:startTime"]) <= datetime.fromisoformat(activity["prov:endTime"])
+
+
+def test_a_command_that_is_no_text_is_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halves of characters stood for bytes that are not UTF-8; readers of JSON refuse them, and so did Neo4j."""
+    monkeypatch.setattr("pag_graph.store.commit.maker", lambda: {"command": "pag build a\udcff", "user": "\udcff"})
+    draw("0 start 1 | 4 stop 1 | 5 end").write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "run.pag", engine="local")
+    (row,) = history(api.open(tmp_path / "run.pag").run)
+    assert (row["command"], row["user"]) == (r"pag build a\udcff", r"\udcff")
 
 
 def test_a_document_says_what_the_store_says(grown: Run) -> None:
