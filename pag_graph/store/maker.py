@@ -13,7 +13,7 @@ _BEGAN = datetime.now(UTC)
 
 
 def written_out(text: str) -> str:
-    r"""Return a text with what Python puts in the place of bytes that are not UTF-8 written out: nobody else reads that.
+    r"""Return a text in which what stands for bytes that are not UTF-8 is written out: nobody but Python reads that.
 
     Examples
     --------
