@@ -151,19 +151,21 @@ def _weight(run: Run, parameters: KHopsParameters) -> nw.Expr:
     took = nw.col("duration_ns")
     if not run.epochs_are_islands:
         took = took - nw.max_horizontal(nw.lit(0), nw.col("window_start_ns") - nw.col("start_ns"))
-    buffered = nw.col("receive_buffer_ns")
-    read_later = (nw.col("read") != nw.col("dst")) | nw.col("read").is_null()
+    read, buffered = nw.col("read"), nw.col("receive_buffer_ns")
+    # What is null is neither read at once nor later.
     if parameters.weight == "transfer":
         # Without a log of arrivals the transfer of a message that ended no wait is unknown; in one process it is 0.
-        read_at_once = ~read_later & ~buffered.is_null()
+        read_at_once = (read == nw.col("dst")) & ~buffered.is_null()
         return took - nw.when(read_at_once).then(nw.min_horizontal(took, buffered)).otherwise(nw.lit(0))
-    return took + nw.when(read_later & ~nw.col("read").is_null()).then(buffered.fill_null(0)).otherwise(nw.lit(0))
+    return took + nw.when(read != nw.col("dst")).then(buffered.fill_null(0)).otherwise(nw.lit(0))
 
 
 def _weights(tiling: Tiling, parameters: KHopsParameters) -> I64:
-    starts = np.array([window.start_ns for window in tiling.windows], np.int64)[tiling.window]
-    edges = nw.from_native(tiling.edges.with_columns(window_start_ns=pl.Series(starts)))
-    return edges.select(weight=_weight(tiling.run, parameters))["weight"].to_numpy()
+    edges = tiling.edges
+    if not tiling.run.epochs_are_islands:
+        starts = np.array([window.start_ns for window in tiling.windows], np.int64)[tiling.window]
+        edges = edges.with_columns(window_start_ns=pl.Series(starts))
+    return nw.from_native(edges).select(weight=_weight(tiling.run, parameters))["weight"].to_numpy()
 
 
 def _joined(view: View, parameters: KHopsParameters) -> pl.DataFrame:

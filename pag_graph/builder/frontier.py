@@ -223,19 +223,20 @@ def closed_for_good(plan: RunPlan, span: Windows, state: RunState, undecided: Se
     rows = EpochRows.merged(scan.epochs for scan in undecided)
     # The first one of a worker is set last.
     next_epoch = dict(zip(rows.worker[::-1].tolist(), rows.epoch[::-1].tolist(), strict=True))
-    for epoch, end_ns in zip(span.completed.tolist(), span.bounds[1:].tolist(), strict=False):
-        if end_ns >= plan.end_ns:
-            break
-        for worker in plan.workers:
-            worker_state = state.worker(worker)
-            if worker_state.last is None or worker_state.last_row is None:
-                return closed
+    latest_end_ns, first_open = plan.end_ns - 1, _EVER
+    for worker in plan.workers:
+        worker_state = state.worker(worker)
+        if worker_state.last is None or worker_state.last_row is None:
+            return closed
+        if worker_state.exit_ns is None:
             follows = worker_state.last_row.epoch + worker_state.last_row.ends_epoch
-            alive = worker_state.exit_ns is None
-            if alive and (worker_state.last.t < end_ns or next_epoch.get(worker, follows) <= epoch):
-                return closed
-        closed = Closed(closed.epochs + 1, epoch, end_ns)
-    return closed
+            latest_end_ns = min(latest_end_ns, worker_state.last.t)
+            first_open = min(first_open, next_epoch.get(worker, follows))
+    ends_ns = span.bounds[1 : len(span.completed) + 1]
+    count = min(
+        int(np.searchsorted(ends_ns, latest_end_ns, side="right")), int(np.searchsorted(span.completed, first_open))
+    )
+    return Closed(closed.epochs + count, int(span.completed[count - 1]), int(ends_ns[count - 1])) if count else closed
 
 
 class Answered(NamedTuple):

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 KINDS = {"kind": (KIND_CODES, OTHER)}
 """What `read_columns` makes of kinds for those who ask for nothing but their kernel codes."""
 _NO_BITS = np.empty(0, np.uint8)
+_NUMBERS = frozenset(field.name for field in TRACE_EVENTS if pa.types.is_integer(field.type))
+_NULLABLE = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
 
 
 def read_columns(
@@ -63,7 +65,7 @@ def read_columns(
         As `TraceLog.read`, which is asked to name the event wherever something is wrong.
     """
     rows = high - low
-    numbers = [name for name in names if pa.types.is_integer(TRACE_EVENTS.field(name).type)]
+    numbers = _NUMBERS.intersection(names)
     columns: dict[str, Any] = {}
     absent = {name: words[name][1] if name in words else ABSENT if name in numbers else 0 for name in names}
     absent |= {name: NEVER for name in names if name in MOMENTS}
@@ -71,7 +73,8 @@ def read_columns(
     rows_done = 0
     for table in log.tables(worker, low, high, names):
         end = rows_done + table.num_rows
-        for name in table.column_names:
+        present = table.schema.names
+        for name in present:
             if name not in columns:
                 columns[name] = np.empty(rows, np.int64 if name in numbers else np.int8)
                 columns[name][:rows_done] = absent[name]
@@ -86,8 +89,8 @@ def read_columns(
                 else:
                     target[:] = chunk.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         for name in names:
-            if name not in table.column_names:
-                sound &= TRACE_EVENTS.field(name).nullable
+            if name not in present:
+                sound &= name in _NULLABLE
                 if name in columns:
                     columns[name][rows_done:end] = absent[name]
         rows_done = end
@@ -100,31 +103,31 @@ def read_columns(
 
 
 def _all_absent(name: str, rows: int, absent: int, *, number: bool) -> I8 | I64:
-    if name in MOMENTS:
-        return np.full(rows, absent, np.int64)
-    return nothing(rows) if number else np.full(rows, absent, np.int8)
+    return nothing(rows, absent) if number or name in MOMENTS else np.full(rows, absent, np.int8)
 
 
-def nothing(rows: int) -> I64:
+def nothing(rows: int, absent: int = ABSENT) -> I64:
     """Return a column without any value.
 
     Parameters
     ----------
     rows
         How long it is.
+    absent
+        What stands in place of null: `ABSENT`, or `NEVER` of times.
 
     Returns
     -------
     array of int64
-        `ABSENT`, so often. All callers share it, so nobody may write into it.
+        `absent`, so often. All callers share it, so nobody may write into it.
     """
-    absent_numbers = _NOTHING[0]
+    absent_numbers = _NOTHING[absent]
     if len(absent_numbers) < rows:
-        absent_numbers = _NOTHING[0] = np.full(rows, ABSENT, np.int64)
+        absent_numbers = _NOTHING[absent] = np.full(rows, absent, np.int64)
     return absent_numbers[:rows]
 
 
-_NOTHING = [np.empty(0, np.int64)]
+_NOTHING = {ABSENT: np.empty(0, np.int64), NEVER: np.empty(0, np.int64)}
 
 
 def _integers(name: str, chunk: pa.Array, target: I64) -> bool:
@@ -134,7 +137,7 @@ def _integers(name: str, chunk: pa.Array, target: I64) -> bool:
     nulls = chunk.null_count
     if nulls == len(chunk):
         target[:] = ABSENT
-        return not nulls or TRACE_EVENTS.field(name).nullable
+        return not nulls or name in _NULLABLE
     if not pa.types.is_integer(chunk.type):
         chunk = chunk.cast(TRACE_EVENTS.field(name).type)
     valid, content = chunk.buffers()
@@ -144,7 +147,7 @@ def _integers(name: str, chunk: pa.Array, target: I64) -> bool:
     else:
         low, high = widen(values, target)
     in_limits = name not in LIMITS or (low >= 0 and high <= LIMITS[name])
-    return in_limits and (not nulls or TRACE_EVENTS.field(name).nullable)
+    return in_limits and (not nulls or name in _NULLABLE)
 
 
 def _words(name: str, chunk: pa.Array, meaning: Mapping[str, int], default: int, target: I8) -> bool:
@@ -159,7 +162,7 @@ def _words(name: str, chunk: pa.Array, meaning: Mapping[str, int], default: int,
     bits = np.frombuffer(valid, np.uint8) if indices.null_count else _NO_BITS
     decode(values, bits, indices.offset, codes, target)
     vocabulary = VOCABULARIES[name]
-    lacks = indices.null_count > 0 and not TRACE_EVENTS.field(name).nullable
+    lacks = indices.null_count > 0 and name not in _NULLABLE
     return not lacks and all(word is None or word in vocabulary for word in chunk_words)
 
 

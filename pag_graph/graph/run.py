@@ -467,13 +467,14 @@ class Run(RunTables):
         all_edges = int(self.epochs["edges"].sum()) or 1
         edges = min(edges, max(FEWEST, -(-all_edges // tasks)))
         share = max(1, self.end_ns - self.begin_ns) * edges / all_edges
+        any_order = self.epochs_are_islands
         begin = 0
         while begin < len(windows):
             end = begin + 1
             while (
                 end < len(windows)
                 and windows[end].end_ns - windows[begin].start_ns <= share
-                and (self.epochs_are_islands or windows[end - 1].begins_and_ends_before(windows[end]))
+                and (any_order or windows[end - 1].begins_and_ends_before(windows[end]))
             ):
                 end += 1
             yield windows[begin:end]

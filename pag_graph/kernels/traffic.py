@@ -60,7 +60,7 @@ def sum_reads(rows: Rows, reads: Reads, kind: I8, worker: int) -> I64:
     >>> sum_reads(rows, read, np.array([8, 8], np.int8), 1).tolist()
     [[0, 3, 0, 1, 8, 1, 7, 8], [0, 3, 1, 1, 8, 1, 2, -1]]
     """
-    room = _FEW
+    room = _FEW << max(0, (len(reads.row) // (_PER_SUM * _FEW)).bit_length())
     while True:
         sums = _Sums(np.empty((room, COLUMNS), np.int64), np.full(4 * room, -1, np.int32))
         count = _fill_sums(rows, reads, kind, sums)
@@ -72,7 +72,9 @@ def sum_reads(rows: Rows, reads: Reads, kind: I8, worker: int) -> I64:
 
 
 _FEW = 1024
-"""For how many sums there is room at first, a power of two."""
+"""For how many sums there is room at least, a power of two."""
+_PER_SUM = 4
+"""How many reads share a sum, if they are few; where there is no room left, all is counted again."""
 
 
 @kernel

@@ -313,7 +313,7 @@ class Traffic:
             Sorted. O(rows log rows).
         """
         numbers = np.concatenate([np.empty((0, traffic.COLUMNS), np.int64), *parts])
-        return cls(numbers[np.lexsort(numbers[:, traffic.TYPE :: -1].T)])
+        return cls(numbers[np.lexsort(np.ascontiguousarray(numbers[:, traffic.TYPE :: -1].T))])
 
     @property
     def rows(self) -> int:

@@ -293,10 +293,10 @@ def sent_in_process(rows: WorkerRows, processes: I64) -> NDArray[np.bool_]:
     array
         Not so where the sender is not known, or is a worker that the run does not have.
     """
-    sender = rows.peer[rows.reads]
-    has_process = (sender >= 0) & (sender < len(processes))
-    in_process: NDArray[np.bool_] = processes[np.where(has_process, sender, rows.worker)] == processes[rows.worker]
-    return has_process & in_process
+    # The last one is for those that are not known; a negative number is a huge one without a sign.
+    in_process: NDArray[np.bool_] = np.append(processes == processes[rows.worker], False)
+    sender = np.minimum(rows.peer[rows.reads].view(np.uint64), np.uint64(len(processes)))
+    return in_process[sender.view(np.int64)]
 
 
 def arrivals(rows: WorkerRows, processes: I64) -> tuple[I64, NDArray[np.bool_]]:

@@ -165,8 +165,9 @@ def _encoded(table: str) -> pa.Schema:
 def _all_columns(file: pq.ParquetFile, schema: pa.Schema) -> pa.Table:
     """Read a file; those of earlier releases may lack a column that is optional."""
     rows = file.read()
+    present = set(rows.schema.names)
     for field in schema:
-        if field.name not in rows.column_names:
+        if field.name not in present:
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
     return rows.select(schema.names).cast(schema)
 

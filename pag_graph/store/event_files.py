@@ -263,8 +263,9 @@ def read_groups(
     _check_size(parquet, groups, names, where=where)
     try:
         table = parquet.read_row_groups(groups, columns=names, use_threads=threads)
+        present = table.schema.names
         for name in VOCABULARIES:
-            if name in table.column_names:
+            if name in present:
                 _check_text(table[name])
     except DAMAGE as error:
         raise unreadable(Path(where), error) from error

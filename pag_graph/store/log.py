@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pag_graph.errors import TraceFormatError
+from pag_graph.model.columns import is_optional
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.store.event_files import open_events, read_events, read_groups
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
@@ -338,6 +339,7 @@ class ForwardLog(TraceLog):
 
 _EARLIEST_NS, _LATEST_NS = ORDER_LIMITS["t_ns"]
 _MAY_BE_NULL = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
+_MAY_LACK = frozenset(field.name for field in TRACE_EVENTS if is_optional(field))
 ENCODED_WORDS = ("kind", "activity")
 """Columns that come as words and their places."""
 _KEPT_FILES = 64
@@ -401,7 +403,7 @@ def _runs(root: Path, file: str, group: int) -> list[tuple[int, int, int, int, i
 
 
 def with_values(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> list[str]:
-    """Leave out columns that hold nothing but null in some row groups.
+    """Leave out columns that hold nothing but null in some row groups, and those that the file may lack, and does.
 
     Parameters
     ----------
@@ -417,12 +419,15 @@ def with_values(metadata: pq.FileMetaData, groups: Sequence[int], columns: Seque
     list of str
         Those of which the statistics do not promise it.
     """
-    places = {name: place for place, name in enumerate(metadata.schema.names) if name in _MAY_BE_NULL}
+    file_columns = metadata.schema.names
+    lacked = _MAY_LACK.difference(file_columns)
+    places = {name: place for place, name in enumerate(file_columns) if name in _MAY_BE_NULL}
     rows = [metadata.row_group(group) for group in groups]
     return [
         name
         for name in columns
-        if name not in places or not all(_is_empty(row_group, places[name]) for row_group in rows)
+        if name not in lacked
+        and (name not in places or not all(_is_empty(row_group, places[name]) for row_group in rows))
     ]
 
 

@@ -77,8 +77,8 @@ class Decoded(NamedTuple):
             A new one.
         """
         table = self.table
-        for name in added.column_names:
-            table = table.append_column(added.schema.field(name), added[name])
+        for field in added.schema:
+            table = table.append_column(field, added[field.name])
         return Decoded(self.chunk, self.columns.union(names), table)
 
     def select(self, columns: Sequence[str]) -> pa.Table:
@@ -94,7 +94,8 @@ class Decoded(NamedTuple):
         Table
             Without those that hold nothing but null.
         """
-        return self.table.select([name for name in columns if name in self.table.column_names])
+        present = set(self.table.schema.names)
+        return self.table.select([name for name in columns if name in present])
 
 
 class RowGroups:

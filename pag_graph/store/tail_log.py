@@ -113,5 +113,6 @@ class TailLog(TraceLog):
             if kept is None:
                 yield from TraceLog.tables(self, worker, begin, end, columns)
                 continue
-            present = [name for name in columns if name in kept.column_names]
-            yield kept.select(present).slice(chunk.offset + begin - chunk.first_row, end - begin)
+            present = set(kept.schema.names)
+            rows = kept.slice(chunk.offset + begin - chunk.first_row, end - begin)
+            yield rows.select([name for name in columns if name in present])

@@ -71,8 +71,10 @@ def check_nulls(table: pa.Table, schema: pa.Schema, *, where: str) -> None:
     TraceFormatError
         Names file, column, worker and event.
     """
+    # Arrow makes a list of names anew each time that one asks, which takes longer than to look at a column.
+    present = set(table.schema.names)
     for column in schema:
-        if not column.nullable and column.name in table.column_names and table[column.name].null_count:
+        if not column.nullable and column.name in present and table[column.name].null_count:
             row = pc.index(pc.is_null(table[column.name]), value=True).as_py()
             message = f"{where}: {_event_at(table, row)} has no value in the column {column.name}, which must have one."
             raise TraceFormatError(
@@ -97,8 +99,9 @@ def check_vocabulary(table: pa.Table, *, where: str) -> None:
     TraceFormatError
         Names file, word, worker and event.
     """
+    present = table.schema.names
     for name, words in VOCABULARIES.items():
-        if name not in table.column_names:
+        if name not in present:
             continue
         column = table[name]
         # The dictionaries are small; rows are searched only to name the event.
@@ -132,8 +135,9 @@ def check_ranges(table: pa.Table, *, where: str) -> None:
     TraceFormatError
         Names file, column, worker and event.
     """
+    present = table.schema.names
     for name, limit in LIMITS.items():
-        if name not in table.column_names:
+        if name not in present:
             continue
         bounds = pc.min_max(table[name]).as_py()
         if bounds["min"] is None or (bounds["min"] >= 0 and bounds["max"] <= limit):
@@ -202,8 +206,9 @@ def completed(table: pa.Table, names: Sequence[str], declared: pa.Schema) -> pa.
     Table
         All values of such a column are null.
     """
+    present = set(table.schema.names)
     for name in names:
-        if name not in table.column_names and is_optional(declared.field(name)):
+        if name not in present and is_optional(declared.field(name)):
             table = table.append_column(declared.field(name), pa.nulls(table.num_rows, declared.field(name).type))
     return table
 
@@ -235,17 +240,15 @@ def conform(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
         If a value is missing that must be there.
     """  # noqa: DOC501  (the constructor of an error is taken for one)
     # Columns that may be null may be absent: most sources know only some of them.
-    if unknown := [name for name in table.column_names if name not in schema.names]:
+    present, declared = table.schema.names, set(schema.names)
+    if unknown := [name for name in present if name not in declared]:
         message = f"{where} has the unknown column(s) {', '.join(unknown)}."
         raise SchemaError(message, f"The columns are {', '.join(schema.names)}.", {"file": where, "unknown": unknown})
     required = [column.name for column in schema if not column.nullable]
-    if missing := [name for name in required if name not in table.column_names]:
-        raise MissingColumnError.from_missing_and_available(
-            where=where, missing=missing, available=list(table.column_names)
-        )
+    if missing := [name for name in required if name not in present]:
+        raise MissingColumnError.from_missing_and_available(where=where, missing=missing, available=present)
     columns = [
-        table[column.name] if column.name in table.column_names else pa.nulls(table.num_rows, column.type)
-        for column in schema
+        table[column.name] if column.name in present else pa.nulls(table.num_rows, column.type) for column in schema
     ]
     return cast(pa.table(columns, names=schema.names), schema, where=where)
 

@@ -65,7 +65,8 @@ fn properties() -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::None)
         .set_max_row_group_row_count(Some(GROUP))
         .set_dictionary_enabled(false);
-    for name in ["worker", "epoch", "t_ns", "seq"] {
+    // Few programs state activities: where none is stated, readers see it here and pass over the column.
+    for name in ["worker", "epoch", "t_ns", "seq", "activity"] {
         properties = properties.set_column_statistics_enabled(name.into(), EnabledStatistics::Chunk);
     }
     for name in ["kind", "activity"] {
