@@ -155,9 +155,9 @@ def fold(
 class _Reading:
     """A slice that is read while others are worked on; a small one in its turn, as it is not worth a thread."""
 
-    def __init__(self, plan: RunPlan, part: Slice, ahead: ThreadPoolExecutor) -> None:
+    def __init__(self, plan: RunPlan, part: Slice, ahead: ThreadPoolExecutor | None = None) -> None:
         self._plan, self._part = plan, part
-        self._begun = None if part.events < _FEW else ahead.submit(read_slice, plan, part)
+        self._begun = None if ahead is None or part.events < _FEW else ahead.submit(read_slice, plan, part)
 
     def rows(self) -> SliceRows:
         """Return its rows."""
@@ -173,7 +173,8 @@ def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Itera
     """Read and scan slice after slice, one ahead; slices with something open between them are joined."""
     todo = deque(plan.slices)
     begun_workers = {worker for worker, worker_state in state.workers.items() if worker_state.last is not None}
-    reading = _Reading(plan, todo[0], ahead)
+    # There is nothing to do while the first one is read.
+    reading = _Reading(plan, todo[0])
     while todo:
         part = todo.popleft()
         with alone(when=part.events < _FEW):
@@ -186,7 +187,7 @@ def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Itera
             # The rows that are read ahead belong to another slice now.
             reading.stop()
             todo.appendleft(join(part, todo.popleft()))
-            reading = _Reading(plan, todo[0], ahead)
+            reading = _Reading(plan, todo[0])
             continue
         begun_workers |= {
             worker for worker, worker_state in slice_scan.workers.items() if worker_state.last is not None
