@@ -112,29 +112,33 @@ def read_snapshots(run: Run, windows: Sequence[Window]) -> Iterator[Snapshot]:
             yield Snapshot(run=run, window=window, edges=edges, within=within)
 
 
-def enders_of(run: Run, messages: pl.DataFrame, waits: pl.DataFrame, lowest_epoch: int) -> pl.DataFrame:
+def enders_of(shown: Snapshot, waits: pl.DataFrame, lowest_epoch: int) -> pl.DataFrame:
     """Return the messages that ended some waits; also those that are not in memory, as they were read later.
 
     Parameters
     ----------
-    run
-        Any run.
-    messages
-        What is in memory: edges between workers, with ``end_ns``.
+    shown
+        What is in memory.
     waits
-        Edges that are waits, with ``end_ns``.
+        Edges of it that are waits, with ``end_ns``.
     lowest_epoch
         No event since the waits began has a lower epoch.
 
     Returns
     -------
     DataFrame
-        Rows of `messages`, and more like them, each once. Where a wait has no ender in memory, files are read that can
-        hold edges of the stretch in which such waits end, and no others: none where epochs are islands, as no message
-        leaves them.
+        Rows of `Snapshot.messages`, and more like them, each once. Where a wait has no ender in memory, or may have
+        others, files are read that can hold edges of the stretch in which such waits end, and no others: none where
+        epochs are islands, as no message leaves them.
     """
-    found = messages.join(waits.select("dst"), on="dst", how="semi", maintain_order="left")
-    missing = waits.join(found, on="dst", how="anti")
+    run = shown.run
+    found = shown.messages.join(waits.select("dst"), on="dst", how="semi", maintain_order="left")
+    if run.one_dataflow:
+        # No wait ends with more than one message.
+        missing = waits.join(found, on="dst", how="anti")
+    else:
+        # Of several messages those are not shown that are sent and read after the window.
+        missing = waits.filter(pl.col("end_ns") > shown.window.end_ns)
     if not missing.height or run.epochs_are_islands:
         return found
     # A message ends where the wait does that it ends.
@@ -145,7 +149,7 @@ def enders_of(run: Run, messages: pl.DataFrame, waits: pl.DataFrame, lowest_epoc
         .filter(~pl.col("type").is_in(_LOCAL))
         .with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
     )
-    return pl.concat([found, later.collect()])
+    return pl.concat([found.join(missing, on="dst", how="anti", maintain_order="left"), later.collect()])
 
 
 def _touches(window: Window) -> pl.Expr:
@@ -206,8 +210,7 @@ class Snapshot:
     def enders(self) -> pl.DataFrame:
         """Messages that ended the window's waits, sorted by `dst`; also those read after the window."""
         waits = self.local.filter(pl.col("type") == str(ActivityType.WAITING))
-        messages = enders_of(self.run, (self.within or self).messages, waits, self.window.lowest_epoch)
-        return messages.sort("dst", "src")
+        return enders_of(self.within or self, waits, self.window.lowest_epoch).sort("dst", "src")
 
     def projection(self) -> pl.DataFrame:
         """Cut the edges at the window's borders (CPA Def. 3.4).

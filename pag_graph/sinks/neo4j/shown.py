@@ -105,7 +105,7 @@ def _read_part(run: Run, windows: Sequence[Window]) -> Shown:
     edges, local = view.collect(view.edges), view.collect(view.local)
     waits = local.filter(pl.col("type") == WAITING).with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
     lowest_epoch = min(window.lowest_epoch for window in windows)
-    messages = enders_of(run, together.messages, waits.unique("dst"), lowest_epoch)
+    messages = enders_of(together, waits.unique("dst"), lowest_epoch)
     names = ["window", *together.edges.columns]
     steps, all_waiting = paths_of(view) if run.aligned else (None, ())
     return Shown(

@@ -189,6 +189,21 @@ def test_of_several_messages_read_where_a_wait_ends_the_one_sent_last_ended_it(t
     assert [touched_by_clock(pag.run, worker)["waits"].sum() for worker in range(3)] == [0, 1, 1]
 
 
+def test_a_message_that_was_sent_after_the_window_may_have_ended_its_wait(tmp_path: Path) -> None:
+    """The one that was sent inside the window had been named there, and the other one in the next window."""
+    senders = [f"0 start 1 =io | {log} | 60 stop 1 | 60 end" for log in ("5 send 3>2 | 30 end", "30 end | 40 send 3>2")]
+    waiter = "0 start 1 =io | 20 stop 1 | 20 start 2 =waiting | 30 end | 45 recv 3<0 | 45 recv 3<1 | 45 stop 2"
+    trace = draw(*senders, f"{waiter} | 45 start 1 =io | 60 stop 1 | 60 end", rules=RuleSet.STATED)
+    api.build(trace.write(tmp_path / "trace"), tmp_path / "store", engine="local")
+    pag = api.open(tmp_path / "store")
+    told = [pag.waits(**window).to_pylist() for window in ({"epoch": 0}, {"epoch": 1}, {"between": (0, 60)})]
+    assert [[(row["from_worker"], row["waiting_ns"]) for row in rows] for rows in told] == [
+        [(1, 10)],
+        [(1, 15)],
+        [(1, 25)],
+    ]
+
+
 def test_the_part_of_a_wait_inside_the_window_counts(tmp_path: Path) -> None:
     pag = build(tmp_path, SENDER, WAITER)
     # The wait lasts from 30 to 40; the message that ended it was sent at the end of it.
