@@ -10,8 +10,11 @@
 //   3    | port  | InspectBatch  | 1           | 0.9946  | 3870495      | 3870264 | 4943270 | cannot_tell | transfer | 2
 //   5 rows
 
-MATCH (:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(:Snapshot {current: true})
-      -[:CONTAINS]->(advice:Advice)
+MATCH (:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
+// From the advice on the run, which is little: a snapshot also contains every step of its critical path.
+MATCH (advice:Advice {run: $run})
+USING INDEX advice:Advice(run, id)
+WHERE advice.id IS NOT NULL AND EXISTS { (snapshot)-[:CONTAINS]->(advice) }
 OPTIONAL MATCH (advice)-[:AT]->(operator:Operator)
 OPTIONAL MATCH (advice)-[:MOVES]->(moved:Operator)
 WITH advice, operator, count(moved) AS moved

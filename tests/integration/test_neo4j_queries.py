@@ -630,6 +630,17 @@ def test_queries_touch_little_beside_what_they_look_at(driver: neo4j.Driver, run
     assert accesses(answer.plan) <= ACCESSES * (rows + run.epochs.height + run.operators.height)
 
 
+def test_advice_is_not_looked_for_among_the_steps_of_a_path(driver: neo4j.Driver, runs: dict[str, Run]) -> None:
+    """Which way the server chose depended on how much advice and how many steps the whole database had."""
+    query, run = QUERIES["analyses/advice"], runs["bfs"]
+    text = "MATCH (s:Snapshot {run: $run, current: true}) RETURN s.epoch AS epoch, s.path_steps AS steps"
+    rows = driver.execute_query(text, {"run": ids(run)}).records
+    most = max(rows, key=lambda row: row["steps"])
+    answer = answer_query(driver, query, {"run": ids(run), "epoch": most["epoch"]}, plan="profile")
+    assert answer.plan is not None
+    assert accesses(answer.plan) < most["steps"]
+
+
 @pytest.mark.parametrize(
     "name", ["provenance/led_to", "provenance/delayed", "provenance/input_round", "patterns/cone_of_influence"]
 )
