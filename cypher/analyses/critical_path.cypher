@@ -10,11 +10,11 @@
 //   2    | 834 | 836 | busy | 0      | 14839399 | 641         | 1
 //   47 rows
 //
-// From the event that closes the window back to the window's start. An event ends a wait where it begins a segment
-// (event.segment = event.id): there the path goes on with the message that ended the wait (of several that are read
-// there the one sent last, then that of the lowest sender), everywhere else with the worker's own activity (Sager 2016,
-// 5.3.1). So there is one way back from each event, and the walk is linear: it names
-// its steps by the lists `sources`, `activities` and `targets`, because a path of its own would be made anew at each step.
+// From the event that closes the window back to the window's start. An event ends a wait, or is a birth, where it begins a
+// segment (event.segment = event.id): there the path goes on with the message that ended the wait, or with the spawn,
+// everywhere else with the worker's own activity (Sager 2016, 5.3.1). So there is one way back from each event, and the
+// walk is linear: it names its steps by the lists `sources`, `activities` and `targets`, because a path of its own would
+// be made anew at each step.
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 WHERE window.detail IN ['critical', 'full']
@@ -25,12 +25,8 @@ MATCH (last)
         WHERE targets.t_ns > opens_ns
           AND (targets.segment = targets.id) = (sources.worker <> targets.worker)
           AND (sources.worker = targets.worker
-               OR sources.t_ns <= targets.t_ns
-               AND NOT EXISTS {
-                 MATCH (targets)<-[:!WAITING]-(other:Event)
-                 WHERE other.worker <> targets.worker AND other.t_ns <= targets.t_ns
-                   AND (other.t_ns > sources.t_ns OR other.t_ns = sources.t_ns AND other.id < sources.id)
-               }))+
+               OR activities:SPAWN
+               OR EXISTS { (targets)<-[wait:WAITING]-(:Event) WHERE wait.ended_by = sources.id }))+
       (first:Event)
 WHERE first.t_ns <= opens_ns
 UNWIND range(1, size(activities)) AS step

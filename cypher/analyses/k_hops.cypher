@@ -20,11 +20,7 @@ MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 CALL (window, at) {
   MATCH (end:Event {run: $run, worker: at.worker})
-  WHERE end.t_ns > window.start_ns AND end.t_ns <= window.end_ns
-  RETURN end
-  UNION
-  MATCH (end:Event {run: $run, worker: at.worker, t_ns: 0})
-  WHERE window.start_ns = 0
+  WHERE end.t_ns > window.after_ns AND end.t_ns <= window.end_ns
   RETURN end
 }
 MATCH (end)<-[activity:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(begin:Event)
@@ -34,7 +30,7 @@ CALL (window, end, activity) {
   RETURN true AS is_seed
   UNION
   MATCH (opened:Event {run: $run, id: end.segment})<-[:WAITING]-()
-  WHERE type(activity) = 'DATA_MESSAGE' AND opened.t_ns > window.start_ns
+  WHERE type(activity) = 'DATA_MESSAGE' AND opened.t_ns > window.after_ns
   RETURN true AS is_seed
 }
 WITH window, collect({begin: begin, end: end, activity: activity, walks: 1}) AS hop1
@@ -43,7 +39,7 @@ CALL (window, hop1) {
   UNWIND hop1 AS hop
   WITH window, hop.begin AS later, sum(hop.walks) AS walks
   MATCH (later)<-[activity]-(begin:Event)
-  WHERE later.t_ns > window.start_ns OR window.start_ns = 0
+  WHERE later.t_ns > window.after_ns
   RETURN collect({begin: begin, end: later, activity: activity, walks: walks}) AS hop2
 }
 CALL (window, hop2) {
@@ -51,7 +47,7 @@ CALL (window, hop2) {
   UNWIND hop2 AS hop
   WITH window, hop.begin AS later, sum(hop.walks) AS walks
   MATCH (later)<-[activity]-(begin:Event)
-  WHERE later.t_ns > window.start_ns OR window.start_ns = 0
+  WHERE later.t_ns > window.after_ns
   RETURN collect({begin: begin, end: later, activity: activity, walks: walks}) AS hop3
 }
 CALL (window, hop3) {
@@ -59,7 +55,7 @@ CALL (window, hop3) {
   UNWIND hop3 AS hop
   WITH window, hop.begin AS later, sum(hop.walks) AS walks
   MATCH (later)<-[activity]-(begin:Event)
-  WHERE later.t_ns > window.start_ns OR window.start_ns = 0
+  WHERE later.t_ns > window.after_ns
   RETURN collect({begin: begin, end: later, activity: activity, walks: walks}) AS hop4
 }
 CALL (window, hop4) {
@@ -67,7 +63,7 @@ CALL (window, hop4) {
   UNWIND hop4 AS hop
   WITH window, hop.begin AS later, sum(hop.walks) AS walks
   MATCH (later)<-[activity]-(begin:Event)
-  WHERE later.t_ns > window.start_ns OR window.start_ns = 0
+  WHERE later.t_ns > window.after_ns
   RETURN collect({begin: begin, end: later, activity: activity, walks: walks}) AS hop5
 }
 CALL (window, hop5) {
@@ -75,7 +71,7 @@ CALL (window, hop5) {
   UNWIND hop5 AS hop
   WITH window, hop.begin AS later, sum(hop.walks) AS walks
   MATCH (later)<-[activity]-(begin:Event)
-  WHERE later.t_ns > window.start_ns OR window.start_ns = 0
+  WHERE later.t_ns > window.after_ns
   RETURN collect({begin: begin, end: later, activity: activity, walks: walks}) AS hop6
 }
 WITH window, [hop1, hop2, hop3, hop4, hop5, hop6] AS hops

@@ -13,7 +13,7 @@
 //   4 rows
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true, detail: 'full'})
-WHERE (window.start_ns < $at_ns OR window.start_ns = 0) AND window.end_ns >= $at_ns AND $at_ns >= 0
+WHERE window.after_ns < $at_ns AND window.end_ns >= $at_ns
 WITH window ORDER BY window.start_ns LIMIT 1
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0

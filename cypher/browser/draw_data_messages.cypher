@@ -5,11 +5,11 @@
 // returns: nodes and relationships to draw: sender, message, reader
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.after_ns AS after_ns, window.end_ns AS closes_ns
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 MATCH (sender:Event {run: $run, worker: at.worker})
-WHERE sender.t_ns > opens_ns AND sender.t_ns <= closes_ns
+WHERE sender.t_ns > after_ns AND sender.t_ns <= closes_ns
 MATCH (sender)-[message:DATA_MESSAGE]->(reader:Event)
 RETURN sender, message, reader
 ORDER BY message.records DESC, sender.id, reader.id

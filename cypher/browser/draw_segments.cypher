@@ -8,7 +8,7 @@ MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 MATCH (waiter:Segment {run: $run, worker: at.worker})
-WHERE waiter.start_ns > window.start_ns AND waiter.start_ns <= window.end_ns
+WHERE waiter.start_ns > window.after_ns AND waiter.start_ns <= window.end_ns
 MATCH (sender:Segment)-[message:RELEASED]->(waiter)
 WITH sender, message, waiter ORDER BY message.waited_ns DESC, waiter.id LIMIT $limit
 OPTIONAL MATCH (before:Segment)-[wait:THEN]->(waiter)

@@ -22,13 +22,7 @@ CALL (at, opens_ns, closes_ns) {
 }
 MATCH (begin)-[wait:WAITING]->(end:Event)
 WITH begin, wait, end ORDER BY wait.duration_ns DESC, end.id LIMIT $limit
-// Of several messages that are read where a wait ends, the one that was sent last ended it.
-OPTIONAL CALL (end) {
-  MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
-  RETURN message, sender
-  ORDER BY message.duration_ns < 0, sender.t_ns DESC, sender.id
-  LIMIT 1
-}
+OPTIONAL MATCH (sender:Event {run: $run, id: wait.ended_by})-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]->(end)
 OPTIONAL MATCH (sender)<-[before:!DATA_MESSAGE&!PROGRESS_MESSAGE&!CONTROL_MESSAGE&!SPAWN]-(from:Event)
 RETURN begin, wait, end, message, sender, before, from
 ORDER BY wait.duration_ns DESC, end.id;

@@ -3,8 +3,9 @@
 // param run: id of the run
 // param epoch: number of the epoch
 // param role: startup, round or shutdown
-// param start_ns: the window opens after this instant
-// param end_ns: and closes with this one
+// param start_ns: where the window opens
+// param end_ns: the last instant of the window
+// param after_ns: all its instants are later than this one
 // param end_vertex: event that the critical path ends with, or null
 // param end_segment: segment that it ends in, or null
 // param entry_ns: first event of the epoch on any worker, or null
@@ -24,6 +25,7 @@ SET epoch.published = false,
     epoch.role = $role[i],
     epoch.start_ns = $start_ns[i],
     epoch.end_ns = $end_ns[i],
+    epoch.after_ns = $after_ns[i],
     epoch.end_vertex = $end_vertex[i],
     epoch.end_segment = $end_segment[i],
     epoch.entry_ns = $entry_ns[i],

@@ -8,7 +8,7 @@ CALL (window) {
   MATCH (at:Worker {run: $run})
   WHERE at.worker >= 0
   MATCH (target:Event {run: $run, worker: at.worker})
-  WHERE target.t_ns > window.start_ns AND target.t_ns <= window.end_ns
+  WHERE target.t_ns >= window.start_ns AND target.t_ns <= window.end_ns
   MATCH (source:Event)-[activity]->(target)
   RETURN source, target, type(activity) AS type, null AS number, activity AS relationship
   UNION ALL

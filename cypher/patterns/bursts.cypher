@@ -14,11 +14,11 @@
 //   9 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.after_ns AS after_ns, window.end_ns AS closes_ns
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 MATCH (sent:Event {run: $run, worker: at.worker})
-WHERE sent.t_ns > opens_ns AND sent.t_ns <= closes_ns
+WHERE sent.t_ns > after_ns AND sent.t_ns <= closes_ns
 MATCH (sent)-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE]->(end:Event)
 WITH sent.worker AS from_worker, end.worker AS to_worker, type(message) AS type, sent.t_ns AS t_ns,
      coalesce(message.records, 0) AS records

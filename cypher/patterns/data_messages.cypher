@@ -12,11 +12,11 @@
 //   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.after_ns AS after_ns, window.end_ns AS closes_ns
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 MATCH (send:Event {run: $run, worker: at.worker})
-WHERE send.t_ns > opens_ns AND send.t_ns <= closes_ns
+WHERE send.t_ns > after_ns AND send.t_ns <= closes_ns
 MATCH (send)-[message:DATA_MESSAGE]->(receive:Event)
 WITH send.worker AS from_worker, receive.worker AS to_worker, message.channel AS channel, count(*) AS messages,
      CASE WHEN count(message.records) = count(*) THEN sum(message.records) END AS records

@@ -12,13 +12,13 @@
 //   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns, window.after_ns AS after_ns
 // With a bound on the second property the index on both finds the workers of a run.
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
-CALL (at, opens_ns, closes_ns) {
+CALL (at, after_ns, closes_ns) {
   MATCH (awake:Segment {run: $run, worker: at.worker})
-  WHERE awake.start_ns > opens_ns AND awake.start_ns <= closes_ns
+  WHERE awake.start_ns > after_ns AND awake.start_ns <= closes_ns
   RETURN awake
   UNION ALL
   // The wait that lasts beyond the window's end is the one before the first segment after it.
@@ -29,7 +29,7 @@ CALL (at, opens_ns, closes_ns) {
   LIMIT 1
 }
 MATCH (:Segment)-[wait:THEN]->(awake)
-WHERE wait.start_ns < closes_ns
+WHERE wait.start_ns < closes_ns OR awake.start_ns <= closes_ns
 OPTIONAL MATCH (awake)<-[message:RELEASED]-(sender:Segment)
 WITH at.worker AS worker, sender.worker AS from_worker, coalesce(message.type = 'data_message', false) AS is_data,
      CASE WHEN awake.start_ns > closes_ns THEN closes_ns ELSE awake.start_ns END

@@ -9,12 +9,12 @@
 //   1 row
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns, window.after_ns AS after_ns
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
-CALL (at, opens_ns, closes_ns) {
+CALL (at, after_ns, closes_ns) {
   MATCH (awake:Segment {run: $run, worker: at.worker})
-  WHERE awake.start_ns > opens_ns AND awake.start_ns <= closes_ns
+  WHERE awake.start_ns > after_ns AND awake.start_ns <= closes_ns
   RETURN awake
   UNION ALL
   // The wait that lasts beyond the window's end is the one before the first segment after it.
@@ -25,7 +25,7 @@ CALL (at, opens_ns, closes_ns) {
   LIMIT 1
 }
 MATCH (:Segment)-[wait:THEN]->(awake)
-WHERE wait.start_ns < closes_ns
+WHERE wait.start_ns < closes_ns OR awake.start_ns <= closes_ns
 MATCH (awake)<-[:RELEASED]-(sender:Segment)
 WHERE sender.worker <> at.worker
 WITH at.worker AS waiter, sender.worker AS sender,

@@ -11,11 +11,11 @@
 //   2 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.after_ns AS after_ns, window.end_ns AS closes_ns
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 MATCH (sent:Event {run: $run, worker: at.worker})
-WHERE sent.t_ns > opens_ns AND sent.t_ns <= closes_ns
+WHERE sent.t_ns > after_ns AND sent.t_ns <= closes_ns
 MATCH (sent)-[message:PROGRESS_MESSAGE]->(end:Event)
 OPTIONAL MATCH (end)<-[wait:WAITING]-(:Event)
 WITH CASE WHEN sent.worker < end.worker THEN sent.worker ELSE end.worker END AS worker,

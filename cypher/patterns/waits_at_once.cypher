@@ -17,12 +17,12 @@ WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last
 WITH collect(round) AS rounds, sum(round.end_ns - round.start_ns) AS all_ns
 UNWIND rounds AS round
 CALL (round) {
-  WITH round.start_ns AS opens_ns, round.end_ns AS closes_ns
+  WITH round.start_ns AS opens_ns, round.end_ns AS closes_ns, round.after_ns AS after_ns
   MATCH (at:Worker {run: $run})
   WHERE at.worker >= 0
-  CALL (at, opens_ns, closes_ns) {
+  CALL (at, after_ns, closes_ns) {
     MATCH (awake:Segment {run: $run, worker: at.worker})
-    WHERE awake.start_ns > opens_ns AND awake.start_ns <= closes_ns
+    WHERE awake.start_ns > after_ns AND awake.start_ns <= closes_ns
     RETURN awake
     UNION ALL
     // The wait that lasts beyond the window's end is the one before the first segment after it.
@@ -33,7 +33,7 @@ CALL (round) {
     LIMIT 1
   }
   MATCH (:Segment)-[wait:THEN]->(awake)
-  WHERE wait.start_ns < closes_ns
+  WHERE wait.start_ns < closes_ns OR awake.start_ns <= closes_ns
   WITH opens_ns, closes_ns, CASE WHEN wait.start_ns < opens_ns THEN opens_ns ELSE wait.start_ns END AS from_ns,
        CASE WHEN awake.start_ns > closes_ns THEN closes_ns ELSE awake.start_ns END AS to_ns
   UNWIND [[from_ns, 1], [to_ns, -1]] AS change

@@ -26,7 +26,7 @@ CALL (windows) {
   RETURN first.id AS opening ORDER BY first.t_ns, first.id LIMIT 1
 }
 MATCH (cause:Event {run: $run, id: coalesce($event, opening)})
-WITH cause, windows, head([round IN windows WHERE round.start_ns < cause.t_ns AND cause.t_ns <= round.end_ns]) AS own
+WITH cause, windows, head([round IN windows WHERE round.after_ns < cause.t_ns AND cause.t_ns <= round.end_ns]) AS own
 WITH cause, own, reduce(to_ns = own.end_ns, round IN windows |
        CASE WHEN round.start_ns = to_ns THEN round.end_ns ELSE to_ns END) AS to_ns
 WITH cause, CASE

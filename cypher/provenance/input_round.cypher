@@ -25,7 +25,7 @@ CALL (windows) {
   RETURN head(collect(round.end_vertex)) AS closing
 }
 MATCH (effect:Event {run: $run, id: coalesce($event, closing)})
-WITH effect, windows, head([round IN windows WHERE round.start_ns < effect.t_ns AND effect.t_ns <= round.end_ns]) AS own
+WITH effect, windows, head([round IN windows WHERE round.after_ns < effect.t_ns AND effect.t_ns <= round.end_ns]) AS own
 WITH effect, reduce(back = {ns: own.start_ns, left: $rounds}, round IN windows |
        CASE WHEN round.end_ns = back.ns AND back.left > 0 THEN {ns: round.start_ns, left: back.left - 1} ELSE back END
      ).ns AS from_ns

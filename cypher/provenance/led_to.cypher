@@ -24,7 +24,7 @@ CALL (windows) {
   RETURN head(collect(round.end_vertex)) AS closing
 }
 MATCH (effect:Event {run: $run, id: coalesce($event, closing)})
-WITH effect, windows, head([round IN windows WHERE round.start_ns < effect.t_ns AND effect.t_ns <= round.end_ns]) AS own
+WITH effect, windows, head([round IN windows WHERE round.after_ns < effect.t_ns AND effect.t_ns <= round.end_ns]) AS own
 WITH effect, own, reduce(from_ns = own.start_ns, round IN windows |
        CASE WHEN round.end_ns = from_ns THEN round.start_ns ELSE from_ns END) AS from_ns
 WITH effect, CASE

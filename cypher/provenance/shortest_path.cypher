@@ -25,7 +25,7 @@ CALL (windows) {
 MATCH (effect:Event {run: $run, id: coalesce($event, closing)})
 MATCH (cause:Event {run: $run, id: coalesce($source, opening)})
 WITH cause, effect, windows,
-     head([round IN windows WHERE round.start_ns < effect.t_ns AND effect.t_ns <= round.end_ns]) AS own
+     head([round IN windows WHERE round.after_ns < effect.t_ns AND effect.t_ns <= round.end_ns]) AS own
 WITH cause, effect, reduce(back = {ns: own.start_ns, left: $rounds}, round IN windows |
        CASE WHEN round.end_ns = back.ns AND back.left > 0 THEN {ns: round.start_ns, left: back.left - 1} ELSE back END
      ).ns AS from_ns

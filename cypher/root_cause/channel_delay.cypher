@@ -13,26 +13,26 @@
 //   6 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns, window.after_ns AS after_ns
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
-CALL (at, opens_ns, closes_ns) {
+CALL (at, after_ns, closes_ns) {
   MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns <= opens_ns
+  WHERE begin.t_ns <= after_ns
   RETURN begin
   ORDER BY begin.run DESC, begin.worker DESC, begin.t_ns DESC, begin.pos DESC
   LIMIT 1
   UNION ALL
   MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns > opens_ns AND begin.t_ns <= closes_ns
+  WHERE begin.t_ns > after_ns AND begin.t_ns <= closes_ns
   RETURN begin
 }
 MATCH (begin)-[edge:WAITING|DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]->(end:Event)
-OPTIONAL MATCH (end)<-[ender:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(:Event)
-WHERE type(edge) = 'WAITING'
-WITH opens_ns, closes_ns, begin, end, edge, ender, type(edge) = 'WAITING' AS is_wait
+OPTIONAL MATCH (:Event {run: $run, id: edge.ended_by})-[ender:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]->(end)
+WITH opens_ns, closes_ns, after_ns, begin, end, edge, ender, type(edge) = 'WAITING' AS is_wait
 // A wait counts for the message that ended it, a message for itself, in the window in which it was sent.
-WHERE CASE WHEN is_wait THEN ender IS NOT NULL AND begin.t_ns < closes_ns ELSE begin.t_ns > opens_ns OR opens_ns = 0 END
+WHERE CASE WHEN is_wait THEN ender IS NOT NULL AND (begin.t_ns < closes_ns OR end.t_ns <= closes_ns)
+           ELSE begin.t_ns > after_ns END
 WITH CASE WHEN is_wait THEN ender.channel ELSE edge.channel END AS channel,
      CASE WHEN is_wait THEN type(ender) ELSE type(edge) END AS type,
      is_wait,

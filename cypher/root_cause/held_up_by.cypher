@@ -13,29 +13,24 @@
 //   4 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns, window.after_ns AS after_ns
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
-CALL (at, opens_ns, closes_ns) {
+CALL (at, after_ns, closes_ns) {
   MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns <= opens_ns
+  WHERE begin.t_ns <= after_ns
   RETURN begin
   ORDER BY begin.run DESC, begin.worker DESC, begin.t_ns DESC, begin.pos DESC
   LIMIT 1
   UNION ALL
   MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns > opens_ns AND begin.t_ns < closes_ns
+  WHERE begin.t_ns > after_ns AND begin.t_ns <= closes_ns
   RETURN begin
 }
 MATCH (begin)-[activity:!DATA_MESSAGE&!PROGRESS_MESSAGE&!CONTROL_MESSAGE&!SPAWN]->(end:Event)
-// Of several messages that are read where a wait ends, the one that was sent last ended it.
-OPTIONAL CALL (activity, end) {
-  MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
-  WHERE type(activity) = 'WAITING'
-  RETURN sender
-  ORDER BY message.duration_ns < 0, sender.t_ns DESC, sender.id
-  LIMIT 1
-}
+// What only begins where the window ends is no part of it, unless it has no length.
+WHERE begin.t_ns < closes_ns OR end.t_ns <= closes_ns OR opens_ns = closes_ns
+OPTIONAL MATCH (sender:Event {run: $run, id: activity.ended_by})
 WITH opens_ns, closes_ns, at.worker AS worker, sender.worker AS by_worker, type(activity) AS type,
      activity.critical AND end.t_ns <= closes_ns AS is_critical,
      CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END

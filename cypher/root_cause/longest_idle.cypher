@@ -33,14 +33,7 @@ WITH at, stretch, end,
      CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END AS end_ns
 ORDER BY end_ns - start_ns DESC, at.worker, start_ns
 LIMIT $limit
-// Of several messages that are read where a wait ends, the one that was sent last ended it.
-OPTIONAL CALL (stretch, end) {
-  MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sent:Event)
-  WHERE type(stretch) = 'WAITING'
-  RETURN message, sent
-  ORDER BY message.duration_ns < 0, sent.t_ns DESC, sent.id
-  LIMIT 1
-}
+OPTIONAL MATCH (sent:Event {run: $run, id: stretch.ended_by})-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]->(end)
 OPTIONAL MATCH (sent)<-[busy:!DATA_MESSAGE&!PROGRESS_MESSAGE&!CONTROL_MESSAGE&!SPAWN]-(:Event)
 OPTIONAL MATCH (operator:Operator {run: $run, operator: busy.operator})
 RETURN at.worker AS worker,

@@ -15,7 +15,7 @@
 //   4 rows
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true, detail: 'full'})
-WHERE window.start_ns < $at_ns AND window.end_ns >= $at_ns
+WHERE window.after_ns < $at_ns AND window.end_ns >= $at_ns
 WITH window ORDER BY window.start_ns LIMIT 1
 CALL () {
   MATCH (begin:Event {run: $run, worker: $worker})
@@ -24,14 +24,8 @@ CALL () {
   ORDER BY begin.run DESC, begin.worker DESC, begin.t_ns DESC, begin.pos DESC
   LIMIT 1
 }
-MATCH (begin)-[:WAITING]->(end:Event)
-// Of several messages that are read where a wait ends, the one that was sent last ended it.
-OPTIONAL CALL (end) {
-  MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sent:Event)
-  RETURN message, sent
-  ORDER BY message.duration_ns < 0, sent.t_ns DESC, sent.id
-  LIMIT 1
-}
+MATCH (begin)-[wait:WAITING]->(end:Event)
+OPTIONAL MATCH (sent:Event {run: $run, id: wait.ended_by})-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]->(end)
 WITH begin AS asleep, end AS awake, message, sent, begin.t_ns AS opens_ns, sent.t_ns AS closes_ns
 OPTIONAL CALL (sent, opens_ns, closes_ns) {
   CALL (sent, opens_ns, closes_ns) {

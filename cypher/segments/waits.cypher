@@ -13,13 +13,13 @@
 //   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns, window.after_ns AS after_ns
 // With a bound on the second property the index on both finds the workers of a run.
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
-CALL (at, opens_ns, closes_ns) {
+CALL (at, after_ns, closes_ns) {
   MATCH (awake:Segment {run: $run, worker: at.worker})
-  WHERE awake.start_ns > opens_ns AND awake.start_ns <= closes_ns
+  WHERE awake.start_ns > after_ns AND awake.start_ns <= closes_ns
   RETURN awake
   UNION ALL
   // The wait that lasts beyond the window's end is the one before the first segment after it.
@@ -30,7 +30,7 @@ CALL (at, opens_ns, closes_ns) {
   LIMIT 1
 }
 MATCH (:Segment)-[wait:THEN]->(awake)
-WHERE wait.start_ns < closes_ns
+WHERE wait.start_ns < closes_ns OR awake.start_ns <= closes_ns
 WITH at, awake, wait,
      CASE WHEN awake.start_ns > closes_ns THEN closes_ns ELSE awake.start_ns END
      - CASE WHEN wait.start_ns < opens_ns THEN opens_ns ELSE wait.start_ns END AS waited_ns

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import narwhals.stable.v2 as nw
 import polars as pl
 import pytest
 
 from pag_graph import api
 from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.expressions import worker_of
+from pag_graph.analyses.waits import last_sent
 from pag_graph.sinks import graphframes
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from pag_graph.graph.run import Run
 
 waits = find_analysis("waits")
+stragglers = find_analysis("stragglers")
+SLOW_NODE = Path(__file__).parents[1] / "data" / "spark" / "slow-node.zstd"
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +96,11 @@ def test_queries_about_events_count_a_wait_once(neo4j_driver: neo4j.Driver, samp
             rows = run_query(neo4j_driver, name, window)
             assert +Counter({row["worker"]: row["waiting_ns"] for row in rows}) == waited
             assert +Counter({row["worker"]: row["others_waited_ns"] for row in rows}) == ended
+        channels: Counter[int] = Counter()
+        for row in waits(run.snapshot(run.window(epoch=epoch))).to_pylist():
+            channels[row["channel"]] += row["waiting_ns"]
+        delays = run_query(neo4j_driver, "root_cause/channel_delay", {**window, "limit": 10_000})
+        assert +Counter({row["channel"]: row["waited_ns"] for row in delays}) == channels
         # What ran up to a message that was sent before the wait began would not be what one waited for.
         still = run_query(neo4j_driver, "root_cause/longest_idle", {**window, "limit": 10_000})
         named: Counter[int] = Counter()
@@ -104,6 +115,42 @@ def test_queries_about_events_count_a_wait_once(neo4j_driver: neo4j.Driver, samp
                 assert {(each["from_worker"], each["sent_ns"]) for each in causes} == {
                     (row["from_worker"], row["sent_ns"])
                 }
+
+
+@pytest.mark.neo4j
+def test_a_wait_says_who_sent_the_message_that_ended_it(neo4j_driver: neo4j.Driver, samples: dict[str, Run]) -> None:
+    for run in samples.values():
+        load_run(run, neo4j_driver, options=LoadOptions(group_edges=100))
+        edges = run.scan("edges").collect()
+        messages = edges.filter(worker_of("src") != worker_of("dst"))
+        waiting = edges.filter(pl.col("type") == "waiting").select("dst")
+        expected = last_sent(nw.from_native(messages.join(waiting, on="dst")), "dst").to_native()
+        text = "MATCH (:Event {run: $run})-[wait:WAITING]->(end:Event) RETURN end.id AS dst, wait.ended_by AS src"
+        rows = neo4j_driver.execute_query(text, {"run": str(run.info.run["run_id"])}).records
+        assert {(row["dst"], row["src"]) for row in rows} == set(expected.select("dst", "src").iter_rows())
+
+
+@pytest.mark.neo4j
+def test_workers_are_compared_with_those_that_run_the_same(
+    neo4j_driver: neo4j.Driver, samples: dict[str, Run], tmp_path: Path
+) -> None:
+    """Streams with processes, executors with their driver: each had been set against the median of them all."""
+    api.convert(SLOW_NODE, tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    for run in (*samples.values(), api.open(tmp_path / "store").run):
+        assert run.unlike
+        load_run(run, neo4j_driver)
+        for epoch in run.epochs["epoch"]:
+            found = run_query(
+                neo4j_driver, "root_cause/skew_or_slow", {"run": str(run.info.run["run_id"]), "epoch": epoch}
+            )
+            expected = stragglers(run.snapshot(run.window(epoch=epoch))).to_pylist()
+            same = ("worker", "work_ns", "waiting_ns", "records")
+            assert [[row[name] for name in same] for row in found] == [[row[name] for name in same] for row in expected]
+            assert [row["verdict"] for row in found] == [row["cause"] for row in expected]
+            assert [row["work_ratio"] for row in found] == [
+                row["work_ratio"] and pytest.approx(row["work_ratio"], abs=0.001) for row in expected
+            ]
 
 
 @pytest.mark.spark

@@ -19,7 +19,7 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
 from pag_graph.model.units import duration
 from pag_graph.neo4j_server import ports
 from pag_graph.sinks.neo4j import events, loader, model, writer
@@ -158,9 +158,15 @@ def test_the_graph_is_the_stores(neo4j_driver: neo4j.Driver, first_rounds: Run) 
         "ORDER BY src, dst",
     )
     got = [{**row["has"], "src": row["src"], "dst": row["dst"], "type": row["type"].lower()} for row in found]
-    assert [{k: v for k, v in row.items() if v is not None} for row in got] == [
-        {k: v for k, v in row.items() if v is not None} | {"title": duration(row["duration_ns"])}
+    senders = edges.filter(~pl.col("type").is_in([str(kind) for kind in LOCAL_TYPES]))
+    by_end = dict(senders.select("dst", "src").iter_rows())
+    computed = [
+        {"title": duration(row["duration_ns"])} | ({"ended_by": by_end[row["dst"]]} if row["type"] == "waiting" else {})
         for row in edges.to_dicts()
+    ]
+    assert [{k: v for k, v in row.items() if v is not None} for row in got] == [
+        {k: v for k, v in row.items() if v is not None} | more
+        for row, more in zip(edges.to_dicts(), computed, strict=True)
     ]
 
 
@@ -191,8 +197,10 @@ def test_what_an_earlier_release_loaded_is_loaded_again(neo4j_driver: neo4j.Driv
     load_run(first_rounds, neo4j_driver)
     expected = contents(neo4j_driver)
     earlier = (
-        "MATCH (epoch:Epoch) REMOVE epoch.model WITH count(*) AS epochs MATCH (event:Event) REMOVE event.operator_name "
-        "WITH count(*) AS events MATCH ()-[activity:DATA_MESSAGE|WAITING]->() REMOVE activity.run "
+        "MATCH (epoch:Epoch) REMOVE epoch.model, epoch.after_ns "
+        "WITH count(*) AS epochs MATCH (event:Event) REMOVE event.operator_name "
+        "WITH count(*) AS events MATCH (worker:Worker) REMOVE worker.peers "
+        "WITH count(*) AS workers MATCH ()-[activity:DATA_MESSAGE|WAITING]->() REMOVE activity.run, activity.ended_by "
         "WITH count(*) AS activities MATCH ()-[spent:SPENT]->() DELETE spent"
     )
     neo4j_driver.execute_query(earlier)

@@ -732,6 +732,45 @@ def test_workers_that_have_left_or_are_not_born_yet_are_not_judged(alone: neo4j.
     assert [sorted(row["worker"] for row in rows) for rows in judged] == [[0, 1, 2], [0, 1, 2], [0, 1, 3]]
 
 
+def test_what_happens_where_the_run_begins_and_where_a_round_ends_counts(alone: neo4j.Driver, tmp_path: Path) -> None:
+    """The first window holds the instant 0; an activity without length belongs to the window in which it ends."""
+    sender = "0 send 3>1 #0 *5 | 0 psend 9 | 0 start 1 | 80 stop 1 | 100 send 3>1 #1 *7 | 100 end | 200 end"
+    sleeps = "0 park | 0 unpark | 0 start 1 | 0 recv 3<0 #0 *5 | 0 stop 1 | 0 precv 9<0 | 0 start 1 | 60 stop 1"
+    reader = f"{sleeps} | 100 park | 100 unpark | 100 start 1 | 100 recv 3<0 #1 *7 | 100 stop 1 | 100 end | 200 end"
+    draw(sender, reader, "0 start 1 | 20 stop 1 | 30 precv 9<0 | 100 end | 200 end").write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    run = api.open(tmp_path / "store").run
+    load(run, alone)
+    held_up_as_stragglers_say(alone, run)
+    for epoch, snapshot in snapshots(run):
+        judged = {row["worker"]: row["records"] for row in ask(alone, run, "root_cause/skew_or_slow", epoch=epoch)}
+        assert judged == ({0: 0, 1: 12, 2: 0} if epoch == 0 else dict.fromkeys(range(3)))
+        names = ("worker", "from_worker", "type", "channel", "waits", "waiting_ns")
+        slept = waits(snapshot).to_pylist()
+        assert [row["waits"] for row in slept] == ([2] if epoch == 0 else [])
+        assert ask(alone, run, "patterns/who_waits_for_whom", epoch=epoch) == columns(slept, *names)
+        held = ask(alone, run, "root_cause/held_up_by", epoch=epoch)
+        of_sender = sum(row["waits"] for row in slept)
+        assert {row["worker"]: row["others_waits"] for row in held} == {0: of_sender, 1: 0, 2: 0}
+        for name in ("patterns/fan_in_waits", "root_cause/channel_delay"):
+            assert sum(row["waits"] for row in ask(alone, run, name, epoch=epoch)) == of_sender
+        for name in ("segments/waits", "root_cause/slowest_messages"):
+            assert len(ask(alone, run, name, epoch=epoch)) == of_sender
+        sent = traffic(snapshot).to_pylist()
+        of_data = [row for row in sent if row["type"] == "data_message"]
+        names = ("from_worker", "to_worker", "channel", "messages", "records")
+        assert columns(ask(alone, run, "patterns/data_messages", epoch=epoch), *names) == columns(of_data, *names)
+        for name in ("patterns/bursts", "root_cause/channel_delay"):
+            rows = ask(alone, run, name, epoch=epoch, **({"least": 1} if name.endswith("bursts") else {}))
+            assert sum(row["messages"] for row in rows) == sum(row["messages"] for row in sent)
+        hops = k_hops(snapshot, KHopsParameters(k=3)).to_pylist()
+        assert hop_rows(ask(alone, run, "analyses/k_hops", epoch=epoch, k=3)) == hop_rows(hops)
+    first = run.scan("vertices").filter(pl.col("t_ns") == 0).collect()["id"].min()
+    for query in ("provenance/delayed", "provenance/led_to", "provenance/input_round"):
+        found = ask(alone, run, query, event=first)
+        assert bool(found) == (query == "provenance/delayed")
+
+
 def test_workers_of_which_nothing_is_recorded_are_not_judged(alone: neo4j.Driver, tmp_path: Path) -> None:
     works, other = "0 start 1 | 90 stop 1 | 100 end | 200 end", "0 start 1 | 50 stop 1 | 100 end | 200 end"
     # Nobody says what worker 2 did in epoch 0.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.expressions import LOCAL, WAITING
+from pag_graph.analyses.expressions import LOCAL, WAITING, peer_frame
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, PAG_VERTICES, TRACE_WORKERS
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
@@ -60,7 +60,7 @@ class Content:
     islands: bool
     """Whether what an epoch shows is what carries its number."""
     epochs: pl.DataFrame
-    """One row per epoch: `PAG_EPOCHS`, with ``end_segment`` and ``highest_epoch``."""
+    """One row per epoch: `PAG_EPOCHS`, with ``after_ns``, ``end_segment`` and ``highest_epoch``."""
     snapshots: pl.DataFrame
     segments: pl.DataFrame
     then: pl.DataFrame
@@ -74,8 +74,8 @@ class Content:
     events: pl.DataFrame
     """`PAG_VERTICES` with ``operator_name``, sorted by `id`; none for details below `critical`."""
     activities: pl.DataFrame
-    """`PAG_EDGES` with ``title`` and ``critical``, sorted by `src` and `dst`; both ends are among the events.
-    ``run`` is null but for the types that carry it."""
+    """`PAG_EDGES` with ``title``, ``critical`` and ``ended_by``, sorted by `src` and `dst`; both ends are among the
+    events. ``run`` is null but for the types that carry it."""
     ends: pl.DataFrame
     """One row per epoch and worker: ``first`` and ``last`` event in its window; only for the detail `full`."""
 
@@ -134,10 +134,10 @@ class Reader:
         segment_of = vertices.select("id", "segment")
         snapshots = self._snapshots(shown, segment_of)
         steps = self._steps(snapshots, shown) if detail.covers(Detail.CRITICAL) else _empty(_STEPS)
-        events, activities = self._events(vertices, edges, shown, detail)
         then, released, segments = map(_empty, (THEN.all_columns, RELEASED.all_columns, SEGMENT.columns))
         if has_segments:
             then, released, segments = self._between(edges, vertices)
+        events, activities = self._events(vertices, _with_senders(edges, released), shown, detail)
         return Content(
             detail=detail,
             windows=tuple(windows),
@@ -200,12 +200,15 @@ class Reader:
         }
 
     def workers(self) -> pl.DataFrame:
-        """Return the workers, and where the files of the trace hold their events: one row per `Worker`."""
+        """Return the workers, who runs the same, and where files of the trace hold their events: rows of `WORKER`."""
         workers = self.run.scan("workers").collect()
         # A column that files may lack.
         absent = [pl.lit(None, pl.String).alias(name) for name in TRACE_WORKERS.names if name not in workers.columns]
         stretches = log_stretches(self.run).group_by("worker", maintain_order=True).agg(LOG)
-        return workers.with_columns(absent).join(stretches, on="worker", how="left", maintain_order="left")
+        known = workers.with_columns(absent)
+        for facts in (peer_frame(self.run).rename({"group": "peers"}), stretches):
+            known = known.join(facts, on="worker", how="left", maintain_order="left")
+        return known
 
     def jobs(self) -> pl.DataFrame:
         """Return the commits that made the run, oldest first: one row per `Job`."""
@@ -259,8 +262,9 @@ class Reader:
                 # Over a message one comes into a segment only at its start.
                 if last["worker"] == last["to_worker"] or segment == last["edge_dst"]:
                     end_segment = segment
-            rows.append({**row, "end_vertex": end_vertex, "end_segment": end_segment})
-        schema: dict[str, Any] = {**pl.DataFrame(PAG_EPOCHS.empty_table()).schema, "end_segment": pl.Int64}
+            rows.append({**row, "after_ns": window.after_ns, "end_vertex": end_vertex, "end_segment": end_segment})
+        added = dict.fromkeys(("after_ns", "end_segment"), pl.Int64)
+        schema: dict[str, Any] = {**pl.DataFrame(PAG_EPOCHS.empty_table()).schema, **added}
         highest = pl.Series(shown.highest_epochs, dtype=pl.Int64)
         return pl.DataFrame(rows, schema=schema).with_columns(highest_epoch=highest)
 
@@ -355,6 +359,13 @@ def _edges(shown: Shown, *, only_critical: bool) -> pl.DataFrame:
     rows = pl.concat([shown.edges.select(PAG_EDGES.names), shown.enders.select(PAG_EDGES.names)])
     marked = rows.join(critical, on=EDGE_KEY, how="inner" if only_critical else "left", maintain_order="left")
     return marked.unique(EDGE_KEY, keep="first").sort("src", "dst")
+
+
+def _with_senders(edges: pl.DataFrame, released: pl.DataFrame) -> pl.DataFrame:
+    """Return edges with ``ended_by``: of a wait, the event that sent the message which ended it (`RELEASED`)."""
+    senders = released.select("dst", ended_by="src")
+    sender = pl.when(pl.col("type") == WAITING).then("ended_by")
+    return edges.join(senders, on="dst", how="left", maintain_order="left").with_columns(ended_by=sender)
 
 
 def _divided(steps: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:

@@ -393,11 +393,7 @@ def _look_at_instant(look: _Look) -> None:
     if not 0 <= at_ns <= known.end_ns:
         look.refuse(f"The instant {at_ns} lies outside run {known.run}: 0 to {known.end_ns} ns.", hint="Correct at_ns.")
         return
-    epochs_at_instant = [
-        epoch
-        for epoch in known.epochs.values()
-        if (epoch.start_ns < at_ns or epoch.start_ns == 0) and epoch.end_ns >= at_ns
-    ]
+    epochs_at_instant = [epoch for epoch in known.epochs.values() if epoch.holds(at_ns)]
     if epochs_at_instant:
         look.need(min(epochs_at_instant, key=lambda epoch: epoch.start_ns).number)
         return
@@ -416,9 +412,7 @@ def _look_around_event(look: _Look) -> LoadedEpoch | None:
         start = next((epoch for epoch in look.known.slowest_first() if epoch.number in look.enough), None)
     else:
         at_ns = look.event_ns
-        epochs_around = (
-            epoch for epoch in look.enough.values() if at_ns is not None and epoch.start_ns < at_ns <= epoch.end_ns
-        )
+        epochs_around = (epoch for epoch in look.enough.values() if at_ns is not None and epoch.holds(at_ns))
         start = next(epochs_around, None)
     if start is None:
         missing = f"No epoch of run {look.known.run} is loaded with the detail {needs}."

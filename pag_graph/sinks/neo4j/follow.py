@@ -48,7 +48,8 @@ LOOK_EVERY_S = 0.25
 MAX_LAG_S = 30.0
 """For how long answered epochs may wait before new ones are loaded with less detail."""
 LOGS_EVERY_S = 60.0
-"""How often workers learn which files hold their events: lists that grow with the trace, and that few ask for."""
+"""How often workers learn which files hold their events, lists that grow with the trace and that few ask for, and who
+runs the same, which all edges of a run say where the source states what workers do."""
 _NONE = 2**62
 """No epoch is after this one."""
 _CAUGHT_UP = 1 / 3

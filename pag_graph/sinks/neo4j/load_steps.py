@@ -145,7 +145,8 @@ def describe(writer: Writer, reader: Reader, batch_rows: int, *, logs: bool = Tr
     batch_rows
         Most rows of a transaction; small tables share one.
     logs
-        Whether workers have to know where the trace's files hold their events: lists that grow with the trace.
+        Whether workers have to know who runs the same, and where the trace's files hold their events: lists that grow
+        with the trace. Where a worker is new, they do in any case.
 
     Raises
     ------
@@ -186,7 +187,7 @@ def describe(writer: Writer, reader: Reader, batch_rows: int, *, logs: bool = Tr
         (FEEDS, told.news("channels", run.channels.drop_nulls(["source_operator", "target_operator"]))),
         (FINDING, new_findings),
     ]
-    if logs or not told.knows("workers"):
+    if logs or told.lacks("workers", "worker", run.workers):
         tables.insert(0, (WORKER, told.news("workers", reader.workers())))
     writer.merge_all(tables, batch_rows)
     of_run = {"run": reader.run_id, "id": new_findings["id"].to_list()}

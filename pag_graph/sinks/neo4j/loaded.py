@@ -24,6 +24,7 @@ CALL (run) {
   MATCH (run)-[:HAS_EPOCH]->(epoch:Epoch {published: true})
   WHERE $only IS NULL OR epoch.epoch = $only
   RETURN collect({number: epoch.epoch, role: epoch.role, start_ns: epoch.start_ns, end_ns: epoch.end_ns,
+                  after_ns: coalesce(epoch.after_ns, epoch.start_ns),
                   detail: CASE WHEN epoch.model = $model THEN coalesce(epoch.detail, 'full') ELSE $earlier END,
                   highest: epoch.highest_epoch}) AS loaded
 }
@@ -42,6 +43,12 @@ class LoadedEpoch(NamedTuple):
     """What it is loaded with; of what an earlier release has loaded nothing is known."""
     highest: int
     """Highest epoch that an event of its window carries."""
+    after_ns: int
+    """All instants of its window are later than this one."""
+
+    def holds(self, at_ns: int) -> bool:
+        """Return whether an instant lies in its window."""
+        return self.after_ns < at_ns <= self.end_ns
 
     def is_enough(self, query: Query) -> bool:
         """Return whether it is loaded with a detail that a query can answer from."""

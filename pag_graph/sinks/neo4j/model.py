@@ -78,7 +78,8 @@ MADE = ("command", "user", "host", "engine", "began", "seconds")
 """Properties of a `Job`: who made a commit, how, and for how long; null where nobody wrote it down."""
 LANES = tuple(f"Lane{number}" for number in range(8))
 """Labels for the colours of workers: Neo4j Browser chooses colours by labels alone."""
-WORKER = NodeTable(label="Worker", key=("worker",), columns=(*TRACE_WORKERS.names, *LOG))
+WORKER = NodeTable(label="Worker", key=("worker",), columns=(*TRACE_WORKERS.names, "peers", *LOG))
+"""Workers; ``peers`` is the same for all that can be compared with each other (`Run.peers`)."""
 OPERATOR = NodeTable(label="Operator", key=("operator",), columns=tuple(TRACE_OPERATORS.names))
 NAMELESS = NodeTable(label="Operator", key=("operator",), columns=("operator",))
 """Operators that did something; what is known of them beside is left as it is, and may be nothing."""
@@ -111,12 +112,17 @@ ACTIVITIES = {
         target=EVENT,
         source_columns=("src",),
         target_columns=("dst",),
-        columns=(*_names_without(PAG_EDGES.names, "src", "dst", "type"), "title", "critical"),
+        columns=(
+            *_names_without(PAG_EDGES.names, "src", "dst", "type"),
+            *("title", "critical"),
+            *(("ended_by",) if kind is ActivityType.WAITING else ()),
+        ),
         carries_run=kind in FOUND_BY_EPOCH,
     )
     for kind in ActivityType
 }
-"""Per type of edge: the relationships between events; ``title`` is what Neo4j Browser writes on one."""
+"""Per type of edge: the relationships between events; ``title`` is what Neo4j Browser writes on one. A wait was
+``ended_by`` the message that this event sent."""
 SEGMENT = NodeTable(
     label="Segment",
     key=("id",),
@@ -188,7 +194,9 @@ CONTAINS_FINDING = RelationshipTable(
     type="CONTAINS", source=SNAPSHOT, target=FINDING, source_columns=("snapshot",), target_columns=("finding",)
 )
 
-EPOCH = NodeTable(label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "end_segment", "highest_epoch"))
+EPOCH = NodeTable(
+    label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "after_ns", "end_segment", "highest_epoch")
+)
 
 ADVISED = NodeTable(
     label="Advice",
@@ -248,7 +256,7 @@ RELATIONSHIPS = (
 )
 """Tables of relationships that a load fills, and those of answers."""
 
-MODEL = 5
+MODEL = 6
 """Version of all this, a property of each epoch: what an earlier one has left is loaded again. Without it, it is 1."""
 
 TYPES = (

@@ -9,6 +9,8 @@ from pag_graph.sinks.neo4j.model import MADE
 from pag_graph.sinks.provenance_walks import own_commits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import polars as pl
 
     from pag_graph.graph.run import Run
@@ -77,6 +79,11 @@ class Told:
     def knows(self, name: str) -> bool:
         """Say whether the database has a table of this or of an earlier state."""
         return name in self._there
+
+    def lacks(self, name: str, column: str, values: Iterable[Any]) -> bool:
+        """Say whether a table that the database has lacks one of some values of a column, as far as is known."""
+        there = self._there.get(name)
+        return there is None or not set(there[column]).issuperset(values)
 
     def has(self, run: Run) -> bool:
         """Say whether the database has what is to be told of a run as it is."""

@@ -24,6 +24,7 @@ def known(details: dict[int, str], *, epochs: int = 11, highest: dict[int, int] 
             role="startup" if number == 0 else "shutdown" if number == epochs - 1 else "round",
             start_ns=100 * number,
             end_ns=100 * (number + 1),
+            after_ns=100 * number or -1,
             detail=detail,
             highest=(highest or {}).get(number, number),
         )
@@ -171,6 +172,8 @@ def test_two_epochs_are_compared_only_if_both_are_there() -> None:
 
 def test_an_instant_belongs_to_an_epoch() -> None:
     assert look("analyses/state_at", known({4: "full"}), at_ns=500).covered == (4,)
+    assert look("analyses/state_at", known(FULL), at_ns=0).covered == (0,)
+    assert look("provenance/delayed", known(FULL), event_ns=0, event=7, ahead_ns=1).covered == (0,)
     with pytest.raises(InvalidParameterError, match="Epoch 5 of run r is loaded with less detail") as refused:
         look("analyses/state_at", known({4: "full", 5: "waits"}), at_ns=501).check()
     assert "--epoch 5 --detail full" in str(refused.value.hint)

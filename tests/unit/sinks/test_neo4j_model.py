@@ -51,9 +51,10 @@ def whole(runs: dict[str, Run]) -> dict[str, Content]:
 def test_properties_are_the_tables_columns() -> None:
     assert set(model.EVENT.columns) == {*tables.PAG_VERTICES.names, "operator_name"}
     for table in model.ACTIVITIES.values():
-        # The type is the relationship's own; criticality and title are not stored but computed.
-        assert set(table.all_columns) == set(tables.PAG_EDGES.names) - {"type"} | {"critical", "title"}
-    assert set(model.WORKER.columns) == {*tables.TRACE_WORKERS.names, *model.LOG}
+        # The type is the relationship's own; criticality, title and what ended a wait are not stored but computed.
+        computed = {"critical", "title", *(["ended_by"] if table.type == "WAITING" else [])}
+        assert set(table.all_columns) == set(tables.PAG_EDGES.names) - {"type"} | computed
+    assert set(model.WORKER.columns) == {*tables.TRACE_WORKERS.names, "peers", *model.LOG}
     assert set(model.OPERATOR.columns) == set(tables.TRACE_OPERATORS.names)
     assert set(model.FEEDS.all_columns) == set(tables.TRACE_CHANNELS.names)
     of_alerts = {
@@ -71,7 +72,7 @@ def test_properties_are_the_tables_columns() -> None:
     assert set(model.FINDING.columns) == {"id", *tables.PAG_FINDINGS.names, *of_alerts}
     assert set(model.STEP.columns) == {"epoch", *tables.CRITICAL_PATH.names}
     begun = load_query("load/begin_epochs").params.keys()
-    assert begun - {"run", "highest_epoch", "end_segment"} == set(tables.PAG_EPOCHS.names)
+    assert begun - {"run", "highest_epoch", "end_segment", "after_ns"} == set(tables.PAG_EPOCHS.names)
     assert {f"{kind}_ns" for kind in LOCAL_TYPES} - {"waiting_ns"} <= set(model.SEGMENT.columns)
 
 
@@ -130,7 +131,11 @@ def test_all_epochs_together_are_the_store(whole: dict[str, Content], runs: dict
     names = dict(run.operators.select("operator", "name").iter_rows())
     assert content.events["operator_name"].to_list() == [names.get(each) for each in content.events["operator"]]
     edges = run.scan("edges").sort("src", "dst").collect()
-    assert content.activities.drop("critical", "run", "title").equals(edges.select(tables.PAG_EDGES.names))
+    assert content.activities.drop("critical", "run", "title", "ended_by").equals(edges.select(tables.PAG_EDGES.names))
+    waits = content.activities.filter(pl.col("type") == "waiting")
+    released = content.released.filter(pl.col("type") != "spawn")
+    assert dict(waits.select("dst", "ended_by").iter_rows()) == dict(released.select("dst", "src").iter_rows())
+    assert content.activities["ended_by"].null_count() == edges.height - waits.height
     assert content.activities["title"].to_list() == [duration(each) for each in edges["duration_ns"]]
     indexed = content.activities["type"].is_in([str(kind) for kind in model.FOUND_BY_EPOCH])
     assert content.activities["run"].is_not_null().equals(indexed, check_names=False)

@@ -25,7 +25,7 @@ def test_no_epoch_gets_more_than_was_asked_for() -> None:
 
 
 def test_a_summary_answers_only_what_it_holds() -> None:
-    epoch = LoadedEpoch(1, "round", 0, 1, "summary", 1)
+    epoch = LoadedEpoch(1, "round", 0, 1, "summary", 1, 0)
     enough = {query.name for query in queries_for_people() if query.over is not None and epoch.is_enough(query)}
     assert {"epochs/trend", "analyses/epochs", "provenance/snapshot"} <= enough
     for name in ("patterns/late_sender", "segments/path", "segments/waits", "patterns/who_waits_for_whom"):

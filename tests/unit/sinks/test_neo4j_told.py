@@ -16,6 +16,7 @@ from pag_graph.motif.alerts import Rule
 from pag_graph.neo4j_server.lease import Lease
 from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.load_steps import describe
+from pag_graph.sinks.neo4j.model import WORKER, merge_nodes
 from pag_graph.sinks.neo4j.told import Told
 from pag_graph.sinks.neo4j.writer import Writer
 from pag_graph.store import history
@@ -94,3 +95,20 @@ def test_whoever_begins_late_tells_of_many_commits_in_portions(tmp_path: Path) -
         Following(growing.path, store, commit_every_s=0, until=Until(idle_s=0.0)).run()
     describe(writer, Reader(Run(store)), 10, logs=False)
     assert writer.rows[load_query("load/jobs").text] == [10, 10, 4]
+
+
+def test_workers_are_told_of_when_one_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ``logs`` they had been told of once: one that was born later took until the next time with them."""
+    growing, store, told = GrowingTrace(rounds(3), tmp_path / "trace"), tmp_path / "store", Told()
+    growing.finish()
+    Following(growing.path, store, commit_every_s=0, until=Until()).run()
+    run, all_workers = Run(store), Reader.workers
+    monkeypatch.setattr(Reader, "workers", lambda reader: all_workers(reader).head(1))
+    told_of = []
+    for _ in range(3):
+        writer = Noting()
+        describe(writer, Reader(run, told=told), 5_000, logs=False)
+        told.arrived(run)
+        told_of.append(writer.rows.get(merge_nodes(WORKER)))
+        monkeypatch.setattr(Reader, "workers", all_workers)
+    assert told_of == [[1], [2], None]
