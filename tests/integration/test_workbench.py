@@ -616,4 +616,6 @@ def test_a_store_that_is_built_anew_is_shown_while_the_page_is_open(
         assert (run.info.run["run_id"], run.info.versions["epochs"]) == before
         page.until(f"document.getElementById('news').innerText === '{run.epochs.height} epochs'", "news")
         page.until(f"document.querySelector('#facts')?.innerText.includes(', {run.epochs.height} epochs')", "state")
+        # What is asked of a store while it is removed fails.
+        page.until("/^(?!Asking)./.test(document.querySelector('#why')?.innerText ?? '')", "answer why")
     assert run.epochs.height > 1
