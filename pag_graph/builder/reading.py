@@ -14,7 +14,7 @@ from pag_graph.kernels.decoding import decode, fill_absent, in_order, widen
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.rules.rows import EXIT, KIND_CODES
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
-from pag_graph.store.trace_columns import LIMITS, MOMENTS, VOCABULARIES
+from pag_graph.store.trace_columns import LIMITS, MOMENTS, NULLABLE, VOCABULARIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,6 @@ KINDS = {"kind": (KIND_CODES, OTHER)}
 """What `read_columns` makes of kinds for those who ask for nothing but their kernel codes."""
 _NO_BITS = np.empty(0, np.uint8)
 _NUMBERS = frozenset(field.name for field in TRACE_EVENTS if pa.types.is_integer(field.type))
-_NULLABLE = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
 
 
 def read_columns(
@@ -65,9 +64,8 @@ def read_columns(
         As `TraceLog.read`, which is asked to name the event wherever something is wrong.
     """
     rows = high - low
-    numbers = _NUMBERS.intersection(names)
     columns: dict[str, Any] = {}
-    absent = {name: words[name][1] if name in words else ABSENT if name in numbers else 0 for name in names}
+    absent = {name: words[name][1] if name in words else ABSENT if name in _NUMBERS else 0 for name in names}
     absent |= {name: NEVER for name in names if name in MOMENTS}
     sound = True
     rows_done = 0
@@ -76,13 +74,13 @@ def read_columns(
         present = table.schema.names
         for name in present:
             if name not in columns:
-                columns[name] = np.empty(rows, np.int64 if name in numbers else np.int8)
+                columns[name] = np.empty(rows, np.int64 if name in _NUMBERS else np.int8)
                 columns[name][:rows_done] = absent[name]
             position = rows_done
             for chunk in table[name].chunks:
                 target = columns[name][position : position + len(chunk)]
                 position += len(chunk)
-                if name in numbers:
+                if name in _NUMBERS:
                     sound &= _integers(name, chunk, target)
                 elif name in words:
                     sound &= _words(name, chunk, *words[name], target)
@@ -90,20 +88,17 @@ def read_columns(
                     target[:] = chunk.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         for name in names:
             if name not in present:
-                sound &= name in _NULLABLE
+                sound &= name in NULLABLE
                 if name in columns:
                     columns[name][rows_done:end] = absent[name]
         rows_done = end
     for name in names:
         if name not in columns:
-            columns[name] = _all_absent(name, rows, absent[name], number=name in numbers)
+            is_number = name in _NUMBERS
+            columns[name] = nothing(rows, absent[name]) if is_number else np.full(rows, absent[name], np.int8)
     if not sound:
         log.read(worker, low, high, names)
     return columns
-
-
-def _all_absent(name: str, rows: int, absent: int, *, number: bool) -> I8 | I64:
-    return nothing(rows, absent) if number or name in MOMENTS else np.full(rows, absent, np.int8)
 
 
 def nothing(rows: int, absent: int = ABSENT) -> I64:
@@ -137,7 +132,7 @@ def _integers(name: str, chunk: pa.Array, target: I64) -> bool:
     nulls = chunk.null_count
     if nulls == len(chunk):
         target[:] = ABSENT
-        return not nulls or name in _NULLABLE
+        return not nulls or name in NULLABLE
     if not pa.types.is_integer(chunk.type):
         chunk = chunk.cast(TRACE_EVENTS.field(name).type)
     valid, content = chunk.buffers()
@@ -147,7 +142,7 @@ def _integers(name: str, chunk: pa.Array, target: I64) -> bool:
     else:
         low, high = widen(values, target)
     in_limits = name not in LIMITS or (low >= 0 and high <= LIMITS[name])
-    return in_limits and (not nulls or name in _NULLABLE)
+    return in_limits and (not nulls or name in NULLABLE)
 
 
 def _words(name: str, chunk: pa.Array, meaning: Mapping[str, int], default: int, target: I8) -> bool:
@@ -162,7 +157,7 @@ def _words(name: str, chunk: pa.Array, meaning: Mapping[str, int], default: int,
     bits = np.frombuffer(valid, np.uint8) if indices.null_count else _NO_BITS
     decode(values, bits, indices.offset, codes, target)
     vocabulary = VOCABULARIES[name]
-    lacks = indices.null_count > 0 and name not in _NULLABLE
+    lacks = indices.null_count > 0 and name not in NULLABLE
     return not lacks and all(word is None or word in vocabulary for word in chunk_words)
 
 

@@ -60,7 +60,7 @@ def sum_reads(rows: Rows, reads: Reads, kind: I8, worker: int) -> I64:
     >>> sum_reads(rows, read, np.array([8, 8], np.int8), 1).tolist()
     [[0, 3, 0, 1, 8, 1, 7, 8], [0, 3, 1, 1, 8, 1, 2, -1]]
     """
-    room = _FEW << max(0, (len(reads.row) // (_PER_SUM * _FEW)).bit_length())
+    room = _FEW << (len(reads.row) // (_PER_SUM * _FEW)).bit_length()
     while True:
         sums = _Sums(np.empty((room, COLUMNS), np.int64), np.full(4 * room, -1, np.int32))
         count = _fill_sums(rows, reads, kind, sums)

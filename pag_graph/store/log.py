@@ -20,7 +20,7 @@ from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.store.event_files import open_events, read_events, read_groups
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
 from pag_graph.store.row_groups import Decoded, RowGroups, keep_last, kept_of
-from pag_graph.store.trace_columns import check_nulls, check_ranges, check_vocabulary, encoded_schema
+from pag_graph.store.trace_columns import NULLABLE, check_nulls, check_ranges, check_vocabulary, encoded_schema
 from pag_graph.store.trace_files import CONVERT_AGAIN
 
 if TYPE_CHECKING:
@@ -338,7 +338,6 @@ class ForwardLog(TraceLog):
 
 
 _EARLIEST_NS, _LATEST_NS = ORDER_LIMITS["t_ns"]
-_MAY_BE_NULL = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
 _MAY_LACK = frozenset(field.name for field in TRACE_EVENTS if is_optional(field))
 ENCODED_WORDS = ("kind", "activity")
 """Columns that come as words and their places."""
@@ -421,7 +420,7 @@ def with_values(metadata: pq.FileMetaData, groups: Sequence[int], columns: Seque
     """
     file_columns = metadata.schema.names
     lacked = _MAY_LACK.difference(file_columns)
-    places = {name: place for place, name in enumerate(file_columns) if name in _MAY_BE_NULL}
+    places = {name: place for place, name in enumerate(file_columns) if name in NULLABLE}
     rows = [metadata.row_group(group) for group in groups]
     return [
         name

@@ -34,6 +34,8 @@ MOMENTS = frozenset({"arrived_ns"})
 """Columns of events that are times and may be null: where they are, kernels read `NEVER`, for -1 is a time as well."""
 VOCABULARIES: dict[str, frozenset[str]] = {"kind": frozenset(EventKind), "activity": frozenset(ActivityType)}
 """Words of columns of events."""
+NULLABLE = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
+"""Columns of events that may be null."""
 
 
 def encoded_schema(names: Sequence[str]) -> pa.Schema:

@@ -148,6 +148,7 @@ class News:
             try:
                 opened = await self._work(partial(self._library.open, name))
             except PagGraphError:
+                # A page whose stream ends while there is no store does not ask for another.
                 yield b":\n\n"
                 await anyio.sleep(LOOK_S)
                 continue
