@@ -81,12 +81,12 @@ class EpochRows(NamedTuple):
         EpochRows
             One element per worker and epoch, sorted by both. O(n log n).
         """
-        columns = np.concatenate([np.empty((len(cls._fields), 0), np.int64), *map(np.vstack, parts)], axis=1)
+        columns = np.concatenate([np.empty((len(cls._fields), 0), np.int64), *map(np.array, parts)], axis=1)
         if not columns.shape[1]:
             return cls(*columns)
         unsorted = cls(*columns)
         columns = columns[:, np.lexsort((unsorted.epoch, unsorted.worker))]
-        is_new = (np.diff(columns[:2], axis=1) != 0).any(axis=0)
+        is_new = (columns[:2, 1:] != columns[:2, :-1]).any(axis=0)
         begins = np.flatnonzero(np.append(True, is_new))
         merged = cls(*np.maximum.reduceat(columns, begins, axis=1))
         rows = cls(*columns)
@@ -323,7 +323,8 @@ def epochs_table(
     coverage = np.where(alive_ns > 0, 1 - unknown_ns / np.maximum(alive_ns, 1), 1.0)
     columns = {
         "epoch": windows.epoch,
-        "role": pa.array([str(role) for role in windows.role]),
+        # Without a type Arrow looks for libraries of dates that Python objects may be of, at each call.
+        "role": pa.array([str(role) for role in windows.role], pa.string()),
         "start_ns": windows.bounds[:-1],
         "end_ns": windows.bounds[1:],
         "end_vertex": _or_null(windows.end_vertex),

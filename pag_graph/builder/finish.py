@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pag_graph.builder import findings
 from pag_graph.builder.append import check_unchanged
@@ -127,8 +127,8 @@ def finish(plan: RunPlan, begin: Saved, base: StoreInfo | None, folded: Folded, 
         last_closed, count = span.last_left, begin.closed.epochs + len(span.completed)
     answered_epochs = answered(plan, span, closed, folded.frontier, folded.undecided_scans, begin.answered, settle_ns)
     last_answered = answered_epochs.last if plan.tail else last_closed
-    final = pc.less_equal(epochs["epoch"], closed.last if folded.resumable else -1)
-    final_epochs, open_epochs = epochs.filter(final), epochs.filter(pc.invert(final))
+    final = int(np.searchsorted(span.epoch, closed.last, side="right")) if folded.resumable else 0
+    final_epochs, open_epochs = epochs.slice(0, final), epochs.slice(final)
     final_findings = pa.concat_tables([decided.lost, decided.findings])
     open_findings = no_findings()
     if folded.shown:

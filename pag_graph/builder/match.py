@@ -123,10 +123,10 @@ def frame_of(columns: Mapping[str, NDArray[np.integer]], names: Collection[str])
     Returns
     -------
     DataFrame
-        Of int64. For a few rows Polars' own way takes longer than to find them.
+        Of int64. For a few rows Polars' own way takes longer than to find them, and a table twice as long as a batch.
     """
     arrays = [pa.array(columns[name].astype(np.int64, copy=False)) for name in names]
-    return pl.DataFrame(pa.Table.from_arrays(arrays, list(names)))
+    return pl.DataFrame(pa.record_batch(arrays, list(names)))
 
 
 _NO_RECEIVES = pl.DataFrame(schema=RECEIVES)
@@ -303,7 +303,8 @@ def first_sends(sends: Mapping[str, I64], receives: pl.DataFrame) -> tuple[I64, 
     -----
     A Polars join, slice after slice, took longer than this for so few rows.
     """
-    key, receive_key = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))
+    key = np.column_stack([sends[name] for name in KEY])
+    receive_key = np.column_stack([receives[name].to_numpy() for name in KEY])
     send_rows, reads = pair(key, receive_key, *index_sends(receive_key))
     receive, first = np.unique(reads, return_index=True)
     return send_rows[first], receive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -239,7 +240,7 @@ def _saved(saved_content: Mapping[str, Any]) -> Saved:
         estimate=None if estimate is None else _clocks(estimate),
         complete=bool(saved_content["complete"]),
         tables={str(name): _int(checksum) for name, checksum in saved_content["tables"].items()},
-        files=[_file(values) for values in saved_content["files"]],
+        files=[_file(name, size, mtime, tuple(map(tuple, rows))) for name, size, mtime, rows in saved_content["files"]],
     )
 
 
@@ -291,11 +292,11 @@ def _file_entry(file: EventFile) -> list[Any] | None:
     return [file.name, file.size_bytes, file.mtime_ns, groups]
 
 
-def _file(values: Any) -> EventFile:
-    name, size, mtime, groups = values
-    # There may be thousands.
+@lru_cache(maxsize=1 << 12)
+def _file(name: Any, size: Any, mtime: Any, groups: tuple[tuple[Any, ...], ...]) -> EventFile:
+    """Make a file of what `_file_entry` wrote; there may be thousands, and the next append asks for the same."""
     if {type(value) for value in (size, mtime, *chain.from_iterable(groups))} != {int} or not isinstance(name, str):
-        message = f"{values!r} is not a file"
+        message = f"{name!r} of {size!r} bytes, changed at {mtime!r}, with {groups!r} is not a file"
         raise TypeError(message)
     return EventFile(
         name=name,

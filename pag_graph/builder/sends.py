@@ -130,8 +130,10 @@ class SendBook:
 
     def _first_reads(self, vertex: I64, worker: I64) -> I64:
         """Return the places of the reads by workers that had not read the message before, nor do so in a row before."""
-        _, first = np.unique(np.column_stack((vertex, worker)), axis=0, return_index=True)
-        first.sort()
+        order = np.lexsort((worker, vertex))
+        is_new = np.ones(len(order), np.bool_)
+        is_new[1:] = (vertex[order[1:]] != vertex[order[:-1]]) | (worker[order[1:]] != worker[order[:-1]])
+        first = np.sort(order[is_new])
         if not self.readers:
             return first
         pairs = zip(first.tolist(), vertex[first].tolist(), worker[first].tolist(), strict=True)

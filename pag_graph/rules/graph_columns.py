@@ -87,9 +87,10 @@ class Epochs:
         array of int64
             Per row.
         """
-        ends = np.cumsum(self.rows)
-        cut_ends = np.clip(ends, low, high)
-        return np.repeat(self.epoch, np.diff(cut_ends, prepend=low))
+        bounds = np.zeros(len(self.rows) + 1, np.int64)
+        np.cumsum(self.rows, out=bounds[1:])
+        cut_bounds = np.minimum(np.maximum(bounds, low), high)
+        return np.repeat(self.epoch, cut_bounds[1:] - cut_bounds[:-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

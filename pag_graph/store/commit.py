@@ -165,11 +165,12 @@ def commit(
             files = {
                 part.path: part for part in (parts if live_of_table is None else live_of_table.parts).get(name, ())
             }
-            check_sizes(path / name, files.values())
+            directory = path / name
+            check_sizes(directory, files.values())
             if files:
-                to_disk(*(path / name / file for file in files), path / name)
+                to_disk(*(directory / file for file in files), directory)
             stays = keep and name in GROWING if live_of_table is None else live_of_table.base is not None
-            step = _step(path / name, files, previous, keep=stays, swap=(swaps or {}).get(name) if stays else None)
+            step = _step(directory, files, previous, keep=stays, swap=(swaps or {}).get(name) if stays else None)
             if name == "epochs":
                 state_to_disk(path, state)
                 to_disk(path)
@@ -178,11 +179,11 @@ def commit(
                 about |= {"format_version": version} | ({} if live is None else {"live": dict(live.content)})
                 about["made"] = {**maker(), **(source or {})}
                 content = _content_of(about, commit_id, pinned.versions, digests, state)
-                pinned.take(name, step, _publish(path / name, step, content, transaction, previous))
+                pinned.take(name, step, _publish(directory, step, content, transaction, previous))
             elif previous is not None and step.digest == (previous.digests or {}).get(name):
                 pinned.keep(name)
             else:
-                pinned.take(name, step, _commit_table(path / name, step, commit_id, transaction))
+                pinned.take(name, step, _commit_table(directory, step, commit_id, transaction))
     except FileExistsError as error:
         raise StoreConflictError.from_concurrent_build(path) from error
     except OSError as error:

@@ -218,7 +218,7 @@ def commit_file(directory: Path, version: int) -> Path:
     Path
         It need not exist.
     """
-    return directory / FOLDER / f"{version:020}.json"
+    return directory.joinpath(FOLDER, f"{version:020}.json")
 
 
 def read_commit(directory: Path, version: int) -> list[Action]:

@@ -91,20 +91,19 @@ def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)})
     try:
         content = file.read_bytes()
-        table = (_decoded if len(content) <= _SMALL_BYTES else _decoded.__wrapped__)(content)
+        return (_declared if len(content) <= _SMALL_BYTES else _declared.__wrapped__)(content, schema, str(file))
     except DAMAGE as error:
         raise unreadable(file, error) from error
-    check_columns(table.schema, schema, where=str(file))
-    return cast(completed(table, schema.names, schema).select(schema.names), schema, where=str(file))
 
 
 @lru_cache(maxsize=16)
-def _decoded(content: bytes) -> pa.Table:
-    """Read a table from the content of its file; a log that grows keeps it, and every append asks for it."""
+def _declared(content: bytes, schema: pa.Schema, where: str) -> pa.Table:
+    """Read a table from the content of its file, and check it; a log that grows keeps it, and every append asks."""
     with pq.ParquetFile(pa.BufferReader(content)) as parquet:
         table = parquet.read(use_threads=False)
     table.validate(full=True)
-    return table
+    check_columns(table.schema, schema, where=where)
+    return cast(completed(table, schema.names, schema).select(schema.names), schema, where=where)
 
 
 def check_known(workers: Iterable[int], known: Collection[int], *, where: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
@@ -17,6 +15,7 @@ import pyarrow.parquet as pq
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.columns import is_optional
 from pag_graph.model.tables import TRACE_EVENTS
+from pag_graph.store.chunks import Chunk, chunks_of, place_of
 from pag_graph.store.event_files import open_events, read_events, read_groups
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
 from pag_graph.store.row_groups import Decoded, RowGroups, keep_last, kept_of
@@ -31,28 +30,6 @@ if TYPE_CHECKING:
 
     from pag_graph.store.event_files import EventFile
     from pag_graph.store.trace import Trace
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Rows of one worker that stand together in one row group of one file."""
-
-    file: str
-    """Path inside the trace."""
-    row_group: int
-    """Its number in the file."""
-    offset: int
-    """First row inside the row group."""
-    rows: int
-    """How many."""
-    first_row: int
-    """Number of rows of the same worker in earlier chunks."""
-    t_min: int
-    """Their least time (ns of the worker's own clock)."""
-    t_max: int
-    """Their greatest time."""
-    of_file: tuple[int, int] = field(default=(-1, -1), compare=False)
-    """Size of the file, and when it was last changed: another file may take its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +135,7 @@ class TraceLog:
         TraceFormatError
             If a file is damaged.
         """
-        chunks = self.chunks.get(worker, ())
-        touched = [chunk for chunk in chunks if low < chunk.first_row + chunk.rows and chunk.first_row < high]
+        touched = chunks_of(self.chunks.get(worker, ()), low, high)
         for file, group in groupby(touched, key=lambda chunk: chunk.file):
             chunks_of_file = list(group)
             groups = sorted({chunk.row_group for chunk in chunks_of_file})
@@ -188,10 +164,13 @@ class TraceLog:
         ForwardLog
             It keeps the row group in which a stretch ends.
         """
-        sharing = Counter(
-            (chunk.file, chunk.row_group) for worker_chunks in self.chunks.values() for chunk in worker_chunks
+        # Of several chunks of a row group, one alone begins with its first row.
+        shared = frozenset(
+            (chunk.file, chunk.row_group)
+            for worker_chunks in self.chunks.values()
+            for chunk in worker_chunks
+            if chunk.offset
         )
-        shared = frozenset(group for group, count in sharing.items() if count > 1)
         return ForwardLog(self.root, self.chunks, shared, kept=kept_of(self.root))
 
     def keep_last(self) -> None:
@@ -218,10 +197,8 @@ class TraceLog:
             If a file is damaged, a value is missing or out of range, or a kind is unknown.
         """
         parts = []
-        for chunk in self.chunks.get(worker, ()):
+        for chunk in chunks_of(self.chunks.get(worker, ()), low, high):
             begin, end = max(low, chunk.first_row), min(high, chunk.first_row + chunk.rows)
-            if begin >= end:
-                continue
             table = read_row_group(self.root, chunk.file, chunk.row_group, columns)
             parts.append(table.slice(chunk.offset + begin - chunk.first_row, end - begin))
         if not parts:
@@ -293,14 +270,13 @@ class ForwardLog(TraceLog):
             If a file is damaged.
         """
         chunks = self.chunks.get(worker, ())
-        firsts = [chunk.first_row for chunk in chunks]
         position = low
         while position < high:
-            chunk = chunks[bisect_right(firsts, position) - 1]
+            chunk = chunks[place_of(chunks, position)]
             end = chunk.first_row + chunk.rows
             if position == chunk.first_row and end < high:
                 # Whole row groups up to the one in which the stretch ends.
-                stop = chunks[bisect_right(firsts, high - 1) - 1].first_row
+                stop = chunks[place_of(chunks, high - 1)].first_row
                 yield from TraceLog.tables(self, worker, position, stop, columns)
             else:
                 stop = min(end, high)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.store.log import Chunk
+    from pag_graph.store.chunks import Chunk
 
 _KEPT_BYTES = 256 << 20
 """How much a log that is read forward keeps, at most."""

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from pag_graph.errors import StoreConflictError, TraceFormatError
+from pag_graph.store.chunks import Chunk
 from pag_graph.store.description import check_known, read_description, source_findings
 from pag_graph.store.event_files import inspect, open_events, read_groups
 from pag_graph.store.gaps import Gaps
-from pag_graph.store.log import ENCODED_WORDS, Chunk, TraceLog, stretches, with_values
+from pag_graph.store.log import ENCODED_WORDS, TraceLog, stretches, with_values
 from pag_graph.store.safe_files import check_folder
 from pag_graph.store.tail_log import Arrival, GrowingTrace, TailLog
 from pag_graph.store.trace import Trace
