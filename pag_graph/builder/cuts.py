@@ -12,7 +12,7 @@ from pag_graph.builder.reading import KINDS, read_columns
 from pag_graph.kernels.activations import OTHER, PARK
 from pag_graph.kernels.layout import runs
 from pag_graph.rules.rows import EXIT
-from pag_graph.runtime.threads import each
+from pag_graph.runtime.threads import alone, each
 from pag_graph.store.log import TraceLog, column
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
     Ranges = dict[int, tuple[int, int]]
 
+FEW = 20_000
+"""Events that one thread is done with before another one has begun."""
 _NONE = np.array([OTHER], np.int8)
 """What stands before the first row of a log and after its last one."""
 
@@ -91,7 +93,8 @@ def cut_by_time(
         return list(accumulate([begin, *rows, end], max))
 
     workers = list(clocks)
-    return _slices(dict(zip(workers, each(cuts, workers), strict=True)), tail=tail)
+    with alone(when=sum(log.rows_of(worker) - start[worker] for worker in workers) < FEW):
+        return _slices(dict(zip(workers, each(cuts, workers), strict=True)), tail=tail)
 
 
 class _CutRows(Protocol):

@@ -17,6 +17,7 @@ import numpy as np
 
 from pag_graph.builder.assemble import SliceContext, assemble
 from pag_graph.builder.conflicts import another_story
+from pag_graph.builder.cuts import FEW
 from pag_graph.builder.epochs import NONE_CLOSED, Closed, EpochRows, Windows, windows
 from pag_graph.builder.findings import without_send
 from pag_graph.builder.frontier import Fronts, certain_rows, may_close
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from pag_graph.builder.state import Life
 
     Progress = Callable[[str, int, int], None]
-
-_FEW = 20_000
-"""Events of a slice that one thread is done with before another one has begun."""
 
 __all__ = ["Folded", "RunSummary", "fold", "goes_on_open", "join"]
 
@@ -146,7 +144,8 @@ def fold(
         for part, read, slice_scan in _scanned(replace(plan, log=plan.log.forward()), state, ahead):
             folding.take(_PendingSlice(part, slice_scan, read))
             del read
-        folding.split_last()
+        with alone(when=plan.slices[-1].events < FEW):
+            folding.split_last()
     if plan.tail:
         plan.log.keep_last()
     return folding.end(show=show)
@@ -157,7 +156,7 @@ class _Reading:
 
     def __init__(self, plan: RunPlan, part: Slice, ahead: ThreadPoolExecutor | None = None) -> None:
         self._plan, self._part = plan, part
-        self._begun = None if ahead is None or part.events < _FEW else ahead.submit(read_slice, plan, part)
+        self._begun = None if ahead is None or part.events < FEW else ahead.submit(read_slice, plan, part)
 
     def rows(self) -> SliceRows:
         """Return its rows."""
@@ -177,7 +176,7 @@ def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Itera
     reading = _Reading(plan, todo[0])
     while todo:
         part = todo.popleft()
-        with alone(when=part.events < _FEW):
+        with alone(when=part.events < FEW):
             read = reading.rows()
             if todo:
                 reading = _Reading(plan, todo[0], ahead)
@@ -392,7 +391,7 @@ class _Fold:
     ) -> SliceResult:
         """Assemble and write a slice, and go on behind it."""
         context = SliceContext(workers=self._state.workers, lives=lives, open_epoch=open_epoch)
-        with alone(when=pending.part.events < _FEW):
+        with alone(when=pending.part.events < FEW):
             graph = assemble(self._plan, context, read)
             self._state.sends.take(stitched)
             self._state.add(pending.scan, graph.segments)
