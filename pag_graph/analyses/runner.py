@@ -13,10 +13,10 @@ from pag_graph.analyses.definition import ReportAnalysis, RunAnalysis, WindowAna
 from pag_graph.analyses.result_tables import answered_schema, table_of
 from pag_graph.analyses.view import View
 from pag_graph.graph.run import Run
+from pag_graph.graph.run_state import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from pag_graph.analyses.definition import Analysis
     from pag_graph.analyses.reports import Report
@@ -113,7 +113,7 @@ class Runner:
         if self.spread is not None:
             return self.spread_rows(analysis, windows, parameters)
         # In this process the store is open already.
-        run = self.run if self.engine.in_process else self.run.info.path
+        run = self.run if self.engine.in_process else RunState.of(self.run)
         task = partial(rows_of_stretch, run, analysis.name, parameters)
         chosen = isinstance(analysis, RunAnalysis) and analysis.choose is not None
         # Edges between chosen rounds are not read.
@@ -290,13 +290,13 @@ def with_epoch(table: pa.Table, window: Window) -> pa.Table:
     return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
 
 
-def rows_of_stretch(store: Path | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
+def rows_of_stretch(run: RunState | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
     """Return the rows of some windows of epochs.
 
     Parameters
     ----------
-    store
-        The run, or where a task finds it.
+    run
+        The run, or its state, which a task opens.
     name
         Name of the analysis, by which a task knows it.
     parameters
@@ -309,10 +309,10 @@ def rows_of_stretch(store: Path | Run, name: str, parameters: Any, windows: Sequ
     Table
         As of `with_epochs`.
     """
-    run = store if isinstance(store, Run) else Run(store)
+    opened = run if isinstance(run, Run) else run.open()
     analysis: Analysis[Any] = find_analysis(name)
     assert isinstance(analysis, WindowAnalysis | RunAnalysis)  # noqa: S101  (pairs are compared elsewhere)
-    return with_epochs(analysis.table(View(run=run, windows=windows), parameters), windows)
+    return with_epochs(analysis.table(View(run=opened, windows=windows), parameters), windows)
 
 
 def _summed_up(result: pa.Table | Report) -> pa.Table:

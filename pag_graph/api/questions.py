@@ -11,7 +11,7 @@ from pag_graph.api.building import engine_of
 from pag_graph.api.outputs import Outputs
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.run import Run
+from pag_graph.graph.run_state import RunState
 from pag_graph.graph.window import CHOICES
 from pag_graph.methods import AnalysisMethods
 from pag_graph.model.given import path_of
@@ -20,7 +20,6 @@ from pag_graph.model.units import short
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pag_graph.analyses.critical_path import CriticalPath
     from pag_graph.analyses.view import View
     from pag_graph.builder.engine import Engine
+    from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.window import Window
     from pag_graph.model.enums import EpochRole
@@ -309,7 +309,7 @@ class Pag(Outputs, AnalysisMethods):
         """Return the critical paths of all windows in time order; each is a task of its own on the engine."""
         chosen = engine_of(engine)
         return chosen.map(
-            partial(_critical_path_of, self.run.info.path),
+            partial(_critical_path_of, RunState.of(self.run)),
             self.run.windows(),
             label="critical path",
             progress=silent,
@@ -369,7 +369,7 @@ def _check_comparison(analysis: Analysis[Any], against: Any, other_window: Mappi
         raise InvalidParameterError(message, "Such as against=pag_graph.open('before.pag').")
 
 
-def _critical_path_of(store: Path, window: Window) -> CriticalPath:
+def _critical_path_of(state: RunState, window: Window) -> CriticalPath:
     from pag_graph.analyses.critical_path import critical_path
 
-    return critical_path(Run(store).snapshot(window))
+    return critical_path(state.open().snapshot(window))

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from pag_graph.graph.run import Run
-from pag_graph.store.readers import open_held_version
+from pag_graph.graph.run_state import RunState
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pag_graph.graph.run import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Committed:
         StoreNotFoundError
             If later commits took its place before, and its files were removed (`pag vacuum`, or what `keep` removes).
         """
-        return Run.of(*open_held_version(self.path, self.version))
+        return RunState(self.path, self.version).open()
 
 
 class Observer(Protocol):

@@ -378,6 +378,25 @@ def test_tasks_load_what_one_process_loads(
     assert contents(neo4j_driver) == expected
 
 
+def test_tasks_load_the_state_that_was_asked_for(
+    neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path
+) -> None:
+    """What was committed before tasks began came into windows of the state before."""
+    log = Growing(tmp_path)
+    asked = log.reach(BEFORE)
+    load_run(asked, neo4j_driver, options=OPTIONS)
+    expected = contents(neo4j_driver)
+    wipe(neo4j_driver)
+
+    class Late(Threads):
+        def map(self, task, items, **more):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN003, ANN202
+            log.reach(AFTER)
+            return super().map(task, items, **more)
+
+    load_on_engine(asked, connection, Late(), options=OPTIONS)
+    assert contents(neo4j_driver) == expected
+
+
 def surroundings(connection: Connection) -> dict[str, str]:
     """Return the variables that say where to load, and with which Python."""
     return {

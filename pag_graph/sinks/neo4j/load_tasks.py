@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.builder.engine import silent
-from pag_graph.graph.run import Run
 from pag_graph.sinks.neo4j.content import Reader, inside
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.events import EventSync
@@ -20,9 +19,9 @@ from pag_graph.sinks.neo4j.writer import Writer, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pag_graph.builder.build import Progress
+    from pag_graph.graph.run_state import RunState
     from pag_graph.graph.window import Window
     from pag_graph.neo4j_server.lease import Lease
     from pag_graph.sinks.neo4j.connection import Connection
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 class Task:
     """What one task of an engine loads."""
 
-    store: Path
+    state: RunState
     connection: Connection
     lease: Lease
     group: Group
@@ -84,7 +83,7 @@ def run_task(step: str, task: Task) -> Done:
     Opens the store and reads the content anew, so that a step can be done by any process, and done again. An attempt
     has a name of its own: what an earlier one, which was given up but is not dead, sends later is refused.
     """
-    run = Run(task.store)
+    run = task.state.open()
     reader = Reader(run)
     content = reader.read(task.group.windows, task.group.detail)
     lease = replace(task.lease, attempt=f"{step}-{os.getpid()}-{random.getrandbits(64):x}")
