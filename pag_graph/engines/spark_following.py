@@ -60,9 +60,9 @@ class SparkFollowReport:
     batches: int
     """Micro-batches of this process."""
     commits: int
-    """Those of them that brought anything."""
+    """How often something new was committed: by a batch, or by the looks before the first and after the last one."""
     batch_s: tuple[float, ...]
-    """How long each that committed took, from what Spark told of files to the commit, in their order."""
+    """How long each of these took, in their order."""
 
     def summary(self) -> dict[str, object]:
         """Return what became of it as plain values.
@@ -197,6 +197,8 @@ def until_the_end(writer: DataStreamWriter, batches: Batches, until: Until, stop
     """
     failures = 0
     try:
+        # A checkpoint may know of files that the store lacks, and Spark takes a while until it tells of the first ones.
+        batches.look()
         while True:
             query, before = writer.start(), batches.number
             try:
@@ -275,15 +277,24 @@ class Batches:
             As of `pag_graph.builder.build.build`; the stream ends with it, and `wait` raises it again.
         """
         del files, number
+        self.number += 1
+        try:
+            self.look()
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def look(self) -> None:
+        """Append what is new, unless following is over.
+
+        Raises
+        ------
+        PagGraphError
+            As of `pag_graph.builder.build.build`.
+        """
         with self.running:
-            if self.over:
-                return
-            self.number += 1
-            try:
+            if not self.over:
                 self._append()
-            except BaseException as error:
-                self._error = error
-                raise
 
     def _append(self) -> None:
         began = time.monotonic()
@@ -314,6 +325,9 @@ class Batches:
             return False
         return not clocks_are_unknown(trace, rules, self._parameters, log)
 
+    def _seems_idle(self, until: Until) -> bool:
+        return until.idle_s is not None and time.monotonic() - self._news > until.idle_s
+
     def wait(self, query: StreamingQuery, until: Until, stop: Event) -> Ending | None:
         """Wait for the end of a stream.
 
@@ -341,8 +355,12 @@ class Batches:
                 return "complete"
             if stop.is_set():
                 return "stopped"
-            if until.idle_s is not None and time.monotonic() - self._news > until.idle_s:
-                return "idle"
+            if self._seems_idle(until):
+                # A batch may have taken longer than that, and files that came wait until the next one is due.
+                self.look()
+                if self._seems_idle(until):
+                    return "complete" if self._complete and until.complete else "idle"
+                continue
             if not query.isActive:
                 return None
             stop.wait(_POLL_S)

@@ -73,10 +73,24 @@ def test_rows_are_those_of_a_build_though_it_is_stopped_and_the_checkpoint_is_lo
     api.build(growing.path, tmp_path / "once", engine="local")
     assert differences(committed(place), committed(tmp_path / "once")) == ""
     # With the checkpoint Spark has nothing to tell, without it there is nothing new.
-    for kept, until in ((checkpoint, "idle:1s"), (None, "complete")):
-        again = api.follow_on_spark(growing.path, place, every=0, checkpoint=kept, until=until)
-        assert again.commits == 0
+    for kept in (checkpoint, None):
+        again = api.follow_on_spark(growing.path, place, every=0, checkpoint=kept)
+        assert (again.ending, again.commits) == ("complete", 0)
     assert open_store(place).versions == second.store.versions  # type: ignore[union-attr]
+    # What Spark has told of before is built all the same, where the store is gone.
+    shutil.rmtree(place)
+    assert api.follow_on_spark(growing.path, place, every=0, checkpoint=checkpoint).commits == 1
+
+
+def test_what_came_is_built_before_its_source_counts_as_idle(tmp_path: Path) -> None:
+    """It ended before Spark told of any file, and where the next batch was due later than that."""
+    growing, place = GrowingTrace(rounds(4), tmp_path / "trace"), tmp_path / "store"
+    growing.write_until(0)
+    until = "idle:0ms"
+    done = api.follow_on_spark(growing.path, place, every="1h", until=until, tell=lambda _, __: growing.write_until(2))
+    assert (done.ending, done.commits) == ("idle", 2)
+    api.build(growing.path, tmp_path / "once", engine="local")
+    assert differences(committed(place), committed(tmp_path / "once")) == ""
 
 
 def test_standing_queries_are_kept_up_to_date(tmp_path: Path) -> None:
