@@ -7,7 +7,10 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pag_graph.analyses import find_analysis
+from pag_graph.cli.analyses import ALARM
 from pag_graph.cli.app import exit_code
+from pag_graph.cli.follow import NOT_COMPLETE
 from pag_graph.errors import EngineError, InvalidParameterError, PagGraphError
 
 if TYPE_CHECKING:
@@ -46,8 +49,8 @@ class JobParser(argparse.ArgumentParser):
 def run_job(parser: JobParser, work: Callable[[argparse.Namespace], Mapping[str, Any]]) -> None:
     """Read the command line, do the work, and print its answer as one line of JSON.
 
-    An error is a line of JSON too, with `error` (its condition), `message` and `hint`; the process ends with the exit
-    code that `pag` has for it. What nobody foresaw ends with 1 and its traceback.
+    An error is a line of JSON too, with `error` (its condition), `message` and `hint`. The process ends with the exit
+    code that `pag` has for it or for the answer. What nobody foresaw ends with 1 and its traceback.
 
     Parameters
     ----------
@@ -67,6 +70,17 @@ def run_job(parser: JobParser, work: Callable[[argparse.Namespace], Mapping[str,
         message = f"Spark failed: {str(error).splitlines()[0]}"
         _fail(EngineError(message, "The logs of driver and executors have the details."))
     sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+    if code := _code(answer):
+        sys.exit(code)
+
+
+def _code(answer: Mapping[str, Any]) -> int:
+    """Return the exit code of an answer."""
+    if answer.get("ending", "complete") != "complete":
+        return NOT_COMPLETE
+    is_alarm = "analysis" in answer and find_analysis(answer["analysis"]).alarm and answer["rows"]
+    return ALARM if is_alarm else 0
 
 
 def _fail(error: PagGraphError) -> NoReturn:

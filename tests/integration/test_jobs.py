@@ -6,6 +6,7 @@ import ast
 import json
 import runpy
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +19,7 @@ from pag_graph.engines.session import spark_session
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.errors import EngineError, TraceFormatError
 from pag_graph.store.trace import Trace
+from tests.support.growing import GrowingTrace, rounds
 
 pytestmark = pytest.mark.spark
 
@@ -113,6 +115,37 @@ def test_the_motif_job_writes_its_matches(
     assert answer["matches"] == expected.height > 0
     written = pl.read_parquet(tmp_path / "matches" / "*.parquet")
     assert sorted(map(str, written.to_dicts())) == sorted(map(str, expected.to_dicts()))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("follow.py TRACE new.pag --until idle:0ms --every 0s", 10, {"ending": "idle", "commits": 1}),
+        ("analyse.py STORE bad --analysis invariants --set epoch_max_ns=1 --set learn=false", 9, {"windows": 9}),
+        ("analyse.py STORE good --analysis invariants --set learn=false", 0, {"rows": 0}),
+    ],
+    ids=["not complete", "alarm", "no alarm"],
+)
+def test_an_answer_has_the_exit_code_that_the_command_has(
+    folder: Path,
+    tmp_path: Path,
+    words: str,
+    code: int,
+    said: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It was 0 whatever the answer."""
+    growing = GrowingTrace(rounds(3), tmp_path / "trace")
+    growing.write_until(1)
+    monkeypatch.chdir(tmp_path)
+    places = {"TRACE": str(growing.path), "STORE": str(folder / "run.pag")}
+    monkeypatch.setattr(sys, "argv", [places.get(word, word) for word in words.split()])
+    ended = pytest.raises(SystemExit) if code else nullcontext()
+    with ended as exited:
+        runpy.run_path(str(JOBS / sys.argv[0]), run_name="__main__")
+    assert json.loads(capsys.readouterr().out).items() >= said.items()
+    assert exited is None or exited.value.code == code
 
 
 @pytest.mark.parametrize("job", EACH, ids=lambda job: job.stem)
