@@ -74,7 +74,7 @@ def analyse(
     Raises
     ------
     InvalidParameterError
-        If there is no such analysis or parameter.
+        If there is no such analysis or parameter, or nothing to compare.
     UnsupportedPlanError
         If the run's rule set gives the analysis no meaning, or its windows cannot be spread.
     SinkError
@@ -216,10 +216,16 @@ def _made(target: Path) -> Iterator[None]:
 
 
 def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
+    windows = pag.run.windows()
     if against is None:
-        return list(pairwise(pag.run.windows()))
-    windows_against = {window.epoch: window for window in against.run.windows()}
-    return [(windows_against[window.epoch], window) for window in pag.run.windows() if window.epoch in windows_against]
+        pairs, message = list(pairwise(windows)), f"{pag.run.info.path} has one epoch, and none before it."
+    else:
+        others = {window.epoch: window for window in against.run.windows()}
+        pairs = [(others[window.epoch], window) for window in windows if window.epoch in others]
+        message = f"{against.run.info.path} and {pag.run.info.path} have no epoch in common."
+    if not pairs:
+        raise InvalidParameterError(message, "There is nothing to compare. `pag info` lists the epochs of a store.")
+    return pairs
 
 
 def _analyse_windows(state: RunState, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:

@@ -1,4 +1,4 @@
-"""Tasks read the state that their caller has open, whatever is committed before they begin."""
+"""What tasks of analyses are given: the state that their caller has open, and something to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import polars as pl
 import pytest
 
 from pag_graph import api, samples
+from pag_graph.engines.following import Following
 from pag_graph.engines.local import LocalEngine
+from pag_graph.errors import InvalidParameterError
+from pag_graph.store.retention import Keep
+from pag_graph.testing.traces import draw
 from tests.support.growing import GrowingTrace, rounds
 
 if TYPE_CHECKING:
@@ -55,3 +59,15 @@ def test_a_store_that_changes_while_tasks_begin_does_not_mix_its_states(name: st
     api.analyse(store, tmp_path / "after", name, engine=Meanwhile(goes_on), **options)
     assert written(tmp_path / "after") == written(tmp_path / "before")
     assert [path.table for path in asked.critical_paths()] == paths
+
+
+def test_comparisons_without_anything_to_compare_say_so(tmp_path: Path) -> None:
+    """They wrote no file, and ended as if all was well."""
+    draw("0 start 1 | 5 stop 1 | 9 end").write(tmp_path / "first.trace")
+    api.build(tmp_path / "first.trace", tmp_path / "first.pag", engine="local")
+    rounds(4).write(tmp_path / "last.trace")
+    Following(tmp_path / "last.trace", tmp_path / "last.pag", commit_every_s=0, keep=Keep(epochs=1)).run()
+    for against, said in ((None, "has one epoch, and none before it"), (tmp_path / "last.pag", "no epoch in common")):
+        with pytest.raises(InvalidParameterError, match=said):
+            api.analyse(tmp_path / "first.pag", tmp_path / "out", "diff", engine="local", against=against)
+        assert not (tmp_path / "out").exists()
