@@ -253,7 +253,11 @@ class _Parser:
     def edges(self, link: _Link, source: str, target: str, *, negated: bool) -> Iterator[Edge]:
         """Write one link as single edges."""
         there_and_back = link.forward and link.backward
-        for index, (src, dst) in enumerate(((source, target), (target, source))):
+        # Two heads are as if both edges were written out: what nobody named is not the same vertex in the two.
+        back = tuple(
+            self.nameless(shared=False) if there_and_back and not must_exist(end) else end for end in (target, source)
+        )
+        for index, (src, dst) in enumerate(((source, target), back)):
             if not (link.forward, link.backward)[index]:
                 continue
             name = f"{link.name}{index + 1}" if there_and_back and link.name and not link.repeats else link.name

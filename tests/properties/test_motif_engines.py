@@ -222,6 +222,19 @@ def test_a_vertex_of_its_own_comes_before_edges_that_have_it(where: str | None) 
     assert {(row["a"]["id"], row["n"]["id"]) for row in found.to_pylist()} == expected
 
 
+@pytest.mark.parametrize("text", ["(a)<-[e]->()", "()<-[e]->(a)", "()<-[e]->()", "(a)<-[]->()"])
+def test_an_unnamed_end_of_a_two_headed_edge_is_another_vertex_each_way(text: str) -> None:
+    vertices = pl.DataFrame({"id": [0, 1, 2]})
+    edges = pl.DataFrame({"src": [0, 1, 1], "dst": [1, 0, 2]})
+    motif = parse_motif(text)
+    expected = counted(search(as_networkx(vertices, edges), motif))
+    graph = graph_of(vertices, edges)
+    assert counted(MotifQuery(question=ask(text, None, graph.shape), graph=graph).table().to_pylist()) == expected
+    # GraphFrames reads the two edges as they are written out.
+    plain = ask(str(motif), None, graph.shape)
+    assert counted(MotifQuery(question=plain, graph=graph).table().to_pylist()) == expected
+
+
 @given(cases(), st.randoms(use_true_random=False))
 def test_no_order_of_joins_changes_the_answer(case: Case, random: Any) -> None:
     class Arbitrary(MotifQuery):

@@ -102,7 +102,10 @@ def motifs(draw: st.DrawFn) -> str:
         if not (src or dst or label):
             label = f"e{index}"
         body = f"{label}*{repeat}" if repeat else label
-        if draw(st.integers(0, 4)) == 0:
+        heads = draw(st.integers(0, 6))
+        if heads == 0 and not repeat:
+            terms.append(f"({src})<-[{body}]->({dst})")
+        elif heads <= 1:
             terms.append(f"({dst})<-[{body}]-({src})")
         else:
             terms.append(f"({src})-[{body}]->({dst})")
