@@ -134,7 +134,6 @@ def test_the_recipe_of_the_shortest_way_finds_one(
 
 @pytest.mark.graphframes
 @needs_jar
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_the_recipes_run(
     spark: SparkSession,
     pag: api.Pag,
@@ -147,6 +146,9 @@ def test_the_recipes_run(
     assert len(blocks) > 7
     (tmp_path / "run.pag").symlink_to(pag.run.info.path)
     monkeypatch.chdir(tmp_path)
+    # Java looks for folders where the session was started, which other tests may have done.
+    set_folder = spark.sparkContext.setCheckpointDir
+    monkeypatch.setattr(spark.sparkContext, "setCheckpointDir", lambda name: set_folder(str(tmp_path / name)))
     names: dict[str, Any] = {"spark": spark}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
@@ -159,6 +161,7 @@ def test_the_recipes_run(
     assert sum(blamed) == pag.edges().filter(pl.col("type") == "waiting").collect()["duration_ns"].sum()
     groups = names["groups"].toArrow()["count"].to_pylist()
     assert sum(groups) == names["waits"].vertices.count()
+    assert any((tmp_path / "checkpoints").iterdir())
 
 
 @pytest.mark.graphframes
