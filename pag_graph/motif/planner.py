@@ -14,7 +14,7 @@ The plan (`pag_graph.motif.plan`) names no engine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pag_graph.motif.conditions import Binary, Column, Node, columns_of, conjuncts, replace_columns
@@ -185,6 +185,29 @@ def make_plan(
     needed = {name: tuple(names) for name, names in needs.items()}
     steps = _Order(conditions, lookups, needed, counts).steps(blocks, inputs)
     return Plan(motif=motif, steps=tuple(steps), fields=fields, needs=needed, shape=shape)
+
+
+def in_evaluation_order(motif: Motif) -> Motif:
+    """Return a motif with its terms in the order in which they are evaluated, which GraphFrames needs.
+
+    Parameters
+    ----------
+    motif
+        In any order.
+
+    Returns
+    -------
+    Motif
+        With the same matches; a negated term stands after all that its vertices need.
+
+    Examples
+    --------
+    >>> from pag_graph.motif.syntax import parse_motif
+    >>> str(in_evaluation_order(parse_motif("!(b)-[]->(n); (a)-[e]->(b)")))
+    '(n); (a)-[e]->(b); !(b)-[]->(n)'
+    """
+    terms = [term for positive, negated in _blocks(motif) for term in (*positive, *negated)]
+    return replace(motif, terms=tuple(terms))
 
 
 def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:

@@ -18,6 +18,7 @@ from pag_graph.graph.membership import epochs_between
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.motif.plan import chosen_fields
+from pag_graph.motif.planner import in_evaluation_order
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import chosen_epochs, epochs_around, expected_counts
 
@@ -335,7 +336,7 @@ def find(graph: Any, question: Question) -> DataFrame:
         schema = shape.edges if column.element in edge_names else shape.vertices
         return bool(pa.types.is_integer(schema.field(column.name).type))
 
-    matches: DataFrame = graph.find(str(question.motif))
+    matches: DataFrame = graph.find(str(in_evaluation_order(question.motif)))
     if question.condition is not None:
         matches = matches.filter(
             to_spark(question.condition, lambda column: f.col(column.element).getField(column.name), is_whole)

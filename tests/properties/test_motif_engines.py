@@ -306,12 +306,37 @@ def test_spark_finds_the_same_rows(spark: SparkSession) -> None:
     agrees()
 
 
-@pytest.mark.spark
-@pytest.mark.graphframes
-@pytest.mark.skipif(
+needs_jar = pytest.mark.skipif(
     not os.environ.get(GRAPHFRAMES_JAR_VARIABLE),
     reason=f"GraphFrames' jar cannot be had everywhere; name a copy of {GRAPHFRAMES_COORDINATE} in PAG_GRAPHFRAMES_JAR",
 )
+
+
+@pytest.mark.spark
+@pytest.mark.graphframes
+@needs_jar
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize(
+    "text", ["!(b)-[]->(a); (a)-[e]->(b)", "(a)-[e]->(b); !(b)-[]->(c); (c)-[f]->(a); !(n)-[]->(c)"]
+)
+def test_graphframes_finds_what_must_not_be_between_vertices_that_come_later(spark: SparkSession, text: str) -> None:
+    from graphframes import GraphFrame
+
+    from pag_graph.sinks.graphframes import find
+
+    vertices = pl.DataFrame({"id": [0, 1, 2, 3]})
+    edges = pl.DataFrame({"src": [0, 1, 1, 2, 3], "dst": [1, 0, 2, 3, 1]})
+    here = graph_of(vertices, edges)
+    question = ask(text, "e.src != e.dst", here.shape)
+    expected = counted(MotifQuery(question=question, graph=here).table().to_pylist())
+    assert expected
+    graph = GraphFrame(*(spark.createDataFrame(frame.to_arrow()) for frame in (vertices, edges)))
+    assert counted(find(graph, question).toArrow().to_pylist()) == expected
+
+
+@pytest.mark.spark
+@pytest.mark.graphframes
+@needs_jar
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_graphframes_finds_the_same_rows(spark: SparkSession) -> None:
     from graphframes import GraphFrame
