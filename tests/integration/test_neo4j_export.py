@@ -34,6 +34,7 @@ from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.export import export_store, record_load
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_on_engine, load_run
 from pag_graph.sinks.neo4j.settled import read_settled
+from pag_graph.sources import convert
 from pag_graph.store.history import commits
 
 if TYPE_CHECKING:
@@ -360,7 +361,7 @@ class Threads:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("epochs", [None, [0, 1, 3]], ids=["all", "some"])
-@pytest.mark.parametrize("detail", [Detail.WAITS, Detail.FULL])
+@pytest.mark.parametrize("detail", [Detail.WAITS, Detail.CRITICAL, Detail.FULL])
 def test_tasks_load_what_one_process_loads(
     neo4j_driver: neo4j.Driver, connection: Connection, first_rounds: Run, detail: Detail, epochs: list[int] | None
 ) -> None:
@@ -376,6 +377,27 @@ def test_tasks_load_what_one_process_loads(
     # Once more, over what is there.
     load_on_engine(first_rounds, connection, engine, epochs=epochs, again=True, options=options)
     assert contents(neo4j_driver) == expected
+
+
+@pytest.mark.parametrize("log", [ROOT / "tests" / "data" / "kineto", SAMPLES / "spans"], ids=["kineto", "spans"])
+def test_tasks_load_what_others_than_its_owners_show(
+    neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path, log: Path
+) -> None:
+    """With the detail critical, neighbours of a path that lie in another task's windows were left out."""
+    convert(log, tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    run = api.open(tmp_path / "store").run
+    options = LoadOptions(detail=Detail.CRITICAL, group_edges=300)
+
+    def loaded(load: Callable[[], object]) -> tuple[list[str], list[str]]:
+        wipe(neo4j_driver)
+        load()
+        return contents(neo4j_driver)
+
+    expected = loaded(lambda: load_run(run, neo4j_driver, options=options))
+    engine = Threads()
+    assert loaded(lambda: load_on_engine(run, connection, engine, options=options)) == expected
+    assert engine.tasks > 6
 
 
 def test_tasks_load_the_state_that_was_asked_for(

@@ -13,6 +13,7 @@ import polars as pl
 from pag_graph.model.enums import ActivityType
 from pag_graph.sinks.neo4j.content import inside
 from pag_graph.sinks.neo4j.creation import Creation
+from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.model import ACTIVITIES, EDGE_KEY, EVENT, create_relationships
 from pag_graph.sinks.neo4j.writer import Work
 
@@ -76,8 +77,9 @@ class EventSync:
     batch_rows
         Events, or activities, of one transaction.
     others
-        Windows that other processes load at the same time. What lies in them is theirs to create; what lies in
-        nobody's windows is merged.
+        Windows that other processes load at the same time with all that lies in them, which is theirs to create; None
+        where no other process loads anything. What nobody has to create is merged: it lies in nobody's windows, or in
+        those of which only a part is loaded, which several may show.
     gone
         What will have been removed when this is written.
     """
@@ -88,7 +90,7 @@ class EventSync:
         writer: Writer,
         content: Content,
         batch_rows: int,
-        others: Sequence[Window] = (),
+        others: Sequence[Window] | None = None,
         gone: Gone | None = None,
     ) -> None:
         self.run, self.writer, self.content, self.batch_rows, self.others = run, writer, content, batch_rows, others
@@ -134,16 +136,17 @@ class EventSync:
 
     def mark_critical(self) -> None:
         """Mark what is critical in these windows and was created by another process, or has lost its mark."""
-        if self.others or self.gone is not None:
+        if self.others is not None or self.gone is not None:
             self._merge(self.content.activities.filter(pl.col("critical")))
 
     def _owners(self, rows: pl.DataFrame, later: pl.Expr, earlier: pl.Expr) -> tuple[pl.Series, pl.Series]:
         """Say which rows this process creates, and which no process owns: by the window of the later end, if any."""
-        if not self.others:
+        if self.others is None:
             return pl.repeat(value=True, n=rows.height, eager=True), pl.repeat(value=False, n=rows.height, eager=True)
-        own_windows, other_windows = self.content.windows, self.others
-        late_own, late_other = inside(own_windows, later), inside(other_windows, later)
-        early_own, early_other = inside(own_windows, earlier), inside(other_windows, earlier)
+        other_windows = self.others
+        own_windows = self.content.windows if self.content.detail is Detail.FULL else ()
+        late_own, late_other = _inside_any(own_windows, later), _inside_any(other_windows, later)
+        early_own, early_other = _inside_any(own_windows, earlier), _inside_any(other_windows, earlier)
         is_mine = late_own | (~late_other & early_own)
         theirs = ~late_own & (late_other | (~early_own & early_other))
         owners = rows.select(mine=is_mine, nobodys=~is_mine & ~theirs)
@@ -151,7 +154,7 @@ class EventSync:
 
     def _select(self, rows: pl.DataFrame, lacking: pl.DataFrame, chosen: pl.Series) -> pl.Series:
         """Carry a choice of rows over to a part of them."""
-        if not self.others:
+        if self.others is None:
             value = bool(chosen.len() and chosen[0])
             return pl.repeat(value=value, n=lacking.height, eager=True)
         marked = rows.select(EDGE_KEY).with_columns(chosen=chosen)
@@ -206,6 +209,12 @@ class EventSync:
 
     def _rows(self, text: str, values: dict[str, Any]) -> list[Any]:
         return self.writer.read(text, {"run": self.writer.run_id, **values})
+
+
+def _inside_any(windows: Sequence[Window], t_ns: pl.Expr) -> pl.Expr:
+    """Say whether an instant lies in one of several windows, of which there may be none."""
+    # No instant is null.
+    return inside(windows, t_ns) if windows else t_ns.is_null()
 
 
 def _differing(rows: pl.DataFrame, rows_there: pl.DataFrame, key: list[str]) -> pl.DataFrame:

@@ -41,7 +41,7 @@ class Task:
     patience_s: float
     lane: int
     others: tuple[tuple[Window, ...], ...]
-    """Windows of all other tasks."""
+    """Windows of all other tasks that load everything which lies in theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

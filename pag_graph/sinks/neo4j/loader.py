@@ -455,7 +455,7 @@ class _Load:
                 batch_rows=self.options.batch_rows,
                 patience_s=self.options.patience_s,
                 lane=lane,
-                others=tuple(other_group.windows for other_group in groups if other_group is not group),
+                others=tuple(other.windows for other in groups if other is not group and other.detail is Detail.FULL),
             )
             for lane, group in enumerate(groups, 1)
         ]
