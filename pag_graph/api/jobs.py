@@ -163,7 +163,7 @@ def write_motif(
     MotifSyntaxError
         If motif or filter cannot be understood.
     SinkError
-        If `output` holds something.
+        If `output` holds something, or cannot be made.
     """
     from pag_graph.engines.frames import parquet
     from pag_graph.engines.session import spark_session
@@ -173,7 +173,8 @@ def write_motif(
     pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct)
     session = spark or spark_session(app="pag_graph motif")
     query = pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct, spark=session)
-    query.frame().write.mode("append").parquet(str(target))  # type: ignore[union-attr]
+    with _made(target):
+        query.frame().write.mode("append").parquet(str(target))  # type: ignore[union-attr]
     matches = parquet(session.read, [str(target)]).count()
     return {"run_id": pag.run.info.run["run_id"], "motif": str(query.question.motif), "matches": matches}
 

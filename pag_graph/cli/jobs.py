@@ -64,15 +64,24 @@ def run_job(parser: JobParser, work: Callable[[argparse.Namespace], Mapping[str,
     except PagGraphError as error:
         _fail(error)
     except Exception as error:
-        spark = sys.modules.get("pyspark.errors")
-        if spark is None or not isinstance(error, spark.PySparkException):
+        said = _of_spark(error)
+        if said is None:
             raise
-        message = f"Spark failed: {str(error).splitlines()[0]}"
+        message = f"Spark failed: {said}"
         _fail(EngineError(message, "The logs of driver and executors have the details."))
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
     if code := _code(answer):
         sys.exit(code)
+
+
+def _of_spark(error: Exception) -> str | None:
+    """Return what an error of Spark says in one line; None for any other error."""
+    spark, java = sys.modules.get("pyspark.errors"), sys.modules.get("py4j.protocol")
+    if java is not None and isinstance(error, java.Py4JJavaError):
+        # What PySpark does not know it passes on as it is; its first line says only which call it was.
+        return str(error.java_exception.toString()).splitlines()[0]
+    return str(error).splitlines()[0] if spark is not None and isinstance(error, spark.PySparkException) else None
 
 
 def _code(answer: Mapping[str, Any]) -> int:

@@ -73,6 +73,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("analyse.py run.pag out --analysis k-hops-st2", 8, "UNSUPPORTED_PLAN", "rule set st2"),
         ("motif.py nope.pag out late_sender", 4, "STORE_NOT_FOUND", "no program activity graph at"),
         ("motif.py run.pag taken late_sender", 6, "SINK", "exists and is not empty"),
+        ("motif.py run.pag taken/file/out late_sender", 6, "SINK", "cannot be written"),
+        ("follow.py TRACE new.pag --checkpoint taken/file", 5, "ENGINE", "taken/file"),
         ("motif.py run.pag out (a)-[e", 2, "MOTIF_SYNTAX", "brackets"),
         ("motif.py run.pag out (a)-[e]->(b) --set foo=1", 2, "INVALID_PARAMETER", "uses the parameter $foo"),
         ("motif.py run.pag out late_sender --set min_ns=x", 2, "INVALID_PARAMETER", "whole number"),
