@@ -12,8 +12,8 @@ from pag_graph.analyses import find_analysis
 from pag_graph.analyses.definition import ReportAnalysis, RunAnalysis, WindowAnalysis
 from pag_graph.analyses.result_tables import answered_schema, table_of
 from pag_graph.analyses.view import View
+from pag_graph.graph.pinned import PinnedRun
 from pag_graph.graph.run import Run
-from pag_graph.graph.run_state import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -113,7 +113,7 @@ class Runner:
         if self.spread is not None:
             return self.spread_rows(analysis, windows, parameters)
         # In this process the store is open already.
-        run = self.run if self.engine.in_process else RunState.of(self.run)
+        run = self.run if self.engine.in_process else PinnedRun.of(self.run)
         task = partial(rows_of_stretch, run, analysis.name, parameters)
         chosen = isinstance(analysis, RunAnalysis) and analysis.choose is not None
         # Edges between chosen rounds are not read.
@@ -290,7 +290,7 @@ def with_epoch(table: pa.Table, window: Window) -> pa.Table:
     return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
 
 
-def rows_of_stretch(run: RunState | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
+def rows_of_stretch(run: PinnedRun | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
     """Return the rows of some windows of epochs.
 
     Parameters

@@ -15,7 +15,7 @@ from pag_graph.api.building import engine_of
 from pag_graph.api.questions import Pag, spreading
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
-from pag_graph.graph.run_state import RunState
+from pag_graph.graph.pinned import PinnedRun
 from pag_graph.model.given import mapping, path_of
 from pag_graph.store.in_place import refusals, whole_file
 
@@ -105,7 +105,7 @@ def analyse(
             windows, rows = _of_windows(runner, definition, chosen_parameters, target)
         else:
             base = None if against is None else Pag(path_of(against, "against"))
-            pairs, states = _pairs(pag, base), (RunState.of((base or pag).run), RunState.of(pag.run))
+            pairs, states = _pairs(pag, base), (PinnedRun.of((base or pag).run), PinnedRun.of(pag.run))
             compare = partial(_analyse_pair, *states, target, definition.name, chosen_parameters)
             windows, rows = len(pairs), tuple(chosen.map(compare, pairs, label=definition.name, progress=progress))
     return {
@@ -125,7 +125,7 @@ def _of_windows(
         tables = zip(windows, runner.spread_rows(analysis, windows, parameters), strict=True)
         return len(windows), tuple(_write(table, target, f"epoch-{window.epoch:09}") for window, table in tables)
     # A task looks at as many windows as are read together, and writes what it finds.
-    task = partial(_analyse_windows, RunState.of(runner.run), target, analysis.name, parameters)
+    task = partial(_analyse_windows, PinnedRun.of(runner.run), target, analysis.name, parameters)
     stretches = list(runner.run.stretches(windows, tasks=runner.engine.tasks))
     counts = runner.engine.map(task, stretches, label=analysis.name, progress=runner.progress)
     return len(windows), tuple(counts)
@@ -229,13 +229,13 @@ def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
     return pairs
 
 
-def _analyse_windows(state: RunState, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:
+def _analyse_windows(state: PinnedRun, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:
     stem = f"epochs-{windows[0].epoch:09}-{windows[-1].epoch:09}"
     return _write(rows_of_stretch(state, name, parameters, windows), target, stem)
 
 
 def _analyse_pair(
-    base: RunState, state: RunState, target: Path, name: str, parameters: Any, pair: tuple[Window, Window]
+    base: PinnedRun, state: PinnedRun, target: Path, name: str, parameters: Any, pair: tuple[Window, Window]
 ) -> int:
     comparison = find_analysis(name)
     assert isinstance(comparison, PairAnalysis)  # noqa: S101  (tasks know an analysis by its name)

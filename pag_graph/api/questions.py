@@ -11,7 +11,7 @@ from pag_graph.api.building import engine_of
 from pag_graph.api.outputs import Outputs
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.run_state import RunState
+from pag_graph.graph.pinned import PinnedRun
 from pag_graph.graph.window import CHOICES
 from pag_graph.methods import AnalysisMethods
 from pag_graph.model.given import path_of
@@ -309,7 +309,7 @@ class Pag(Outputs, AnalysisMethods):
         """Return the critical paths of all windows in time order; each is a task of its own on the engine."""
         chosen = engine_of(engine)
         return chosen.map(
-            partial(_critical_path_of, RunState.of(self.run)),
+            partial(_critical_path_of, PinnedRun.of(self.run)),
             self.run.windows(),
             label="critical path",
             progress=silent,
@@ -369,7 +369,7 @@ def _check_comparison(analysis: Analysis[Any], against: Any, other_window: Mappi
         raise InvalidParameterError(message, "Such as against=pag_graph.open('before.pag').")
 
 
-def _critical_path_of(state: RunState, window: Window) -> CriticalPath:
+def _critical_path_of(state: PinnedRun, window: Window) -> CriticalPath:
     from pag_graph.analyses.critical_path import critical_path
 
     return critical_path(state.open().snapshot(window))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from pag_graph.graph.run_state import RunState
+from pag_graph.graph.pinned import PinnedRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ class Committed:
         StoreNotFoundError
             If later commits took its place before, and its files were removed (`pag vacuum`, or what `keep` removes).
         """
-        return RunState(self.path, self.version).open()
+        return PinnedRun(self.path, self.version).open()
 
 
 class Observer(Protocol):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pag_graph.builder.build import Progress
-    from pag_graph.graph.run_state import RunState
+    from pag_graph.graph.pinned import PinnedRun
     from pag_graph.graph.window import Window
     from pag_graph.neo4j_server.lease import Lease
     from pag_graph.sinks.neo4j.connection import Connection
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Task:
     """What one task of an engine loads."""
 
-    state: RunState
+    state: PinnedRun
     connection: Connection
     lease: Lease
     group: Group

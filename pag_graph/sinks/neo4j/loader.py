@@ -21,7 +21,7 @@ import polars as pl
 from pag_graph.builder.engine import silent
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.run_state import RunState
+from pag_graph.graph.pinned import PinnedRun
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.runtime.threads import CORES
 from pag_graph.sinks.neo4j.content import Reader
@@ -448,7 +448,7 @@ class _Load:
         """Load all groups at once as tasks of an engine; all are published in the end."""
         tasks = [
             Task(
-                state=RunState.of(self.run),
+                state=PinnedRun.of(self.run),
                 connection=connection,
                 lease=writer.lease,
                 group=group,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class RunState(NamedTuple):
+class PinnedRun(NamedTuple):
     """Names a committed state of a store; small enough to be given to a task."""
 
     path: Path
@@ -20,7 +20,7 @@ class RunState(NamedTuple):
     """Of the table `epochs`."""
 
     @classmethod
-    def of(cls, run: Run) -> RunState:
+    def of(cls, run: Run) -> PinnedRun:
         """Return the state that a run is of.
 
         Parameters
@@ -30,7 +30,7 @@ class RunState(NamedTuple):
 
         Returns
         -------
-        RunState
+        PinnedRun
             Whoever has the run open keeps its files from being removed.
         """
         return cls(run.info.path, run.info.versions["epochs"])
