@@ -99,8 +99,11 @@ def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa
     standing_query = Query.parse(text_of(query, "query"))
     query_texts = [] if info.live is None else info.live["queries"]
     if standing_query.id not in query_texts:
+        from pag_graph.builder.append import FOLLOWED
+
         message = f"{store} has no standing query {standing_query.id!r}; it has {', '.join(query_texts) or 'none'}."
-        words = ("pag", "build", "TRACE", str(store), "--append", "--query", standing_query.id)
+        command, further = ("follow", ()) if info.run.get(FOLLOWED) else ("build", ("--append",))
+        words = ("pag", command, "TRACE", str(store), *further, "--query", standing_query.id)
         raise InvalidParameterError(message, f"Register it: `{shlex.join(words)}`.")
     rows = info.scan("changes", pl.col("max_commit") > whole_number(since, "since"))
     rows = rows.filter(pl.col("query") == standing_query.id, pl.col("commit") > since).drop("query").sort(ORDER)

@@ -75,6 +75,12 @@ def test_what_cannot_be_is_told(tmp_path: Path, pag: Callable[..., tuple[int, st
     code, said = pag("changes", tmp_path / "store", "--query", "traffic")
     assert code == 2
     assert "has no standing query 'traffic'; it has metrics" in said
+    assert "--append --query traffic`" in said
+    # A store that was followed cannot be appended to.
+    assert pag("follow", trace, tmp_path / "followed", "--query", "metrics")[0] == 0
+    code, said = pag("changes", tmp_path / "followed", "--query", "traffic")
+    assert code == 2
+    assert f"Register it: `pag follow TRACE {tmp_path / 'followed'} --query traffic`." in said
     code, said = pag("build", trace, tmp_path / "s", "--engine", "local", "--to", "http://example.org/")
     assert code == 2
     assert "cannot be sent" in said
