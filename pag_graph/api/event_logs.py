@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.store.delta import LIVE
 from pag_graph.store.live import write_units
+from pag_graph.store.meta import refuse_store
 from pag_graph.store.trace_files import META
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def _refuse_others(path: Path) -> None:
 
     if not path.exists() or (path / META).exists() or looks_like_log(path):
         return
+    refuse_store(path)
     message, hint = f"{path} holds event logs, and is none itself.", "Name the log to follow."
     try:
         if not (path.is_dir() and any(map(looks_like_log, path.iterdir()))):

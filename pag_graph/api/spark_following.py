@@ -76,7 +76,9 @@ def follow_on_spark(
     from pag_graph.api.standing import standings
     from pag_graph.engines import spark_following
     from pag_graph.engines.following import Until
+    from pag_graph.store.meta import refuse_store
 
+    refuse_store(Path(trace))
     return spark_following.follow_on_spark(
         # Executors have working directories of their own.
         Path(trace).absolute(),

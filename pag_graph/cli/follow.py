@@ -225,8 +225,10 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
         if result.removed:
             out.print(f"Removed {result.removed:,} epochs, which were older than what is kept.")
         if not result.complete:
-            out.print("The source is not complete; what is decided is committed.", style="yellow")
-        tell_next("pag", "why", store)
+            committed = "nothing is committed yet" if result.store is None else "what is decided is committed"
+            out.print(f"The source is not complete; {committed}.", style="yellow")
+        if result.store is not None:
+            tell_next("pag", "why", store)
 
 
 @contextmanager

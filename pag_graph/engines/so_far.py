@@ -16,6 +16,7 @@ from pag_graph.errors import StoreNotFoundError, TraceFormatError
 from pag_graph.graph.run import Run
 from pag_graph.graph.snapshot import Snapshot, read_snapshot
 from pag_graph.store.delta import open_store
+from pag_graph.store.meta import refuse_store
 from pag_graph.store.tail import Tail
 
 if TYPE_CHECKING:
@@ -72,8 +73,9 @@ def path_so_far(source: Path, store: Path) -> CriticalPath | None:
         tail = Tail(source, follower.done)
         tail.look(time.time_ns())
         if (log := tail.log()) is None:
+            refuse_store(source)
             message = f"The trace at {source} has no events."
-            raise TraceFormatError(message, None, {"file": str(source)})
+            raise TraceFormatError(message, f"Name the trace that is followed into {store}.", {"file": str(source)})
         follower.advance(tail.trace(), log, show=True)
     now = follower.ongoing
     if now is None:

@@ -72,12 +72,23 @@ class TraceMeta:
         return self.source.format in _WITHOUT_GAPS and not self.prepared
 
 
-def _why_no_trace(folder: Path) -> tuple[str, str]:
-    """Say what a folder is that is no trace, and what to do."""
+def refuse_store(folder: Path) -> None:
+    """Refuse a store where a trace is asked for.
+
+    Parameters
+    ----------
+    folder
+        What was given; need not be there.
+
+    Raises
+    ------
+    TraceFormatError
+        If it is a store.
+    """
     if (folder / "epochs" / "_delta_log").is_dir():
         message = f"{folder} is a store, not a trace: it has been built."
-        return message, f"Look into it: `pag info {shlex.quote(str(folder))}`."
-    return f"The trace at {folder} has no {META}.", CONVERT_AGAIN
+        hint = f"Look into it: `pag info {shlex.quote(str(folder))}`."
+        raise TraceFormatError(message, hint, {"file": str(folder / META)})
 
 
 def read_meta(file: Path) -> TraceMeta:
@@ -104,7 +115,9 @@ def read_meta(file: Path) -> TraceMeta:
     try:
         entries = parse_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise TraceFormatError(*_why_no_trace(file.parent), context) from error
+        refuse_store(file.parent)
+        message = f"The trace at {file.parent} has no {META}."
+        raise TraceFormatError(message, CONVERT_AGAIN, context) from error
     except (OSError, ValueError) as error:
         message = f"{file} cannot be read as JSON: {error}."
         raise TraceFormatError(message, CONVERT_AGAIN, context) from error

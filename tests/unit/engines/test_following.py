@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -443,6 +444,31 @@ def test_a_damaged_file_is_named_and_commits_stay(tmp_path: Path) -> None:
     assert open_store(tmp_path / "store").closed_epochs == 2
 
 
+def test_a_store_is_not_waited_for(tmp_path: Path) -> None:
+    """A store never becomes a trace, and was waited for without end."""
+    growing = GrowingTrace(rounds(2), tmp_path / "trace")
+    growing.finish()
+    store = built(growing, tmp_path / "built")
+    with pytest.raises(TraceFormatError, match="built is a store, not a trace") as refused:
+        api.follow(store, tmp_path / "store", until="idle:0ms")
+    assert refused.value.hint == f"Look into it: `pag info {store}`."
+    with pytest.raises(TraceFormatError, match="built is a store, not a trace"):
+        api.follow_on_spark(store, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_who_stops_before_the_first_commit_is_not_sent_to_a_store_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Event()
+    stop.set()
+    monkeypatch.setattr("pag_graph.cli.follow.stopping", lambda: nullcontext(stop))
+    result = CliRunner().invoke(app, ["follow", str(tmp_path / "trace"), str(tmp_path / "store")])
+    assert result.exit_code == NOT_COMPLETE
+    assert "The source is not complete; nothing is committed yet." in result.output
+    assert "pag why" not in result.output
+
+
 def test_rules_without_a_state_are_refused(tmp_path: Path) -> None:
     growing = GrowingTrace(rounds(2), tmp_path / "trace")
     growing.finish()
@@ -520,6 +546,13 @@ def test_timings_and_what_goes_on_can_be_asked_for(tmp_path: Path) -> None:
     assert "epoch 4 has taken" in CliRunner().invoke(app, ["ongoing", store]).output
     with_path = ["ongoing", store, "--trace", str(growing.path)]
     assert "So far, " in CliRunner().invoke(app, with_path).output
+    # A place that is misspelt, or the store itself.
+    refused = CliRunner().invoke(app, ["ongoing", store, "--trace", str(tmp_path / "trac")]).exception
+    assert isinstance(refused, TraceFormatError)
+    assert refused.hint == f"Name the trace that is followed into {store}."
+    refused = CliRunner().invoke(app, ["ongoing", store, "--trace", store]).exception
+    assert isinstance(refused, TraceFormatError)
+    assert "is a store, not a trace" in refused.message
     path = json.loads(CliRunner().invoke(app, [*with_path, "--format", "json"]).output)["path"]
     assert path["length_ns"] == path["end_ns"] - path["start_ns"] == now["epoch_ns"]
     found = json.loads(CliRunner().invoke(app, ["timings", store, "--format", "json"]).output)
