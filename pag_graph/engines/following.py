@@ -274,7 +274,7 @@ class Following:
         """
         with ExitStack() as held:
             folder = held.enter_context(followed(self._store))
-            previous = check_target(self._store, "replace" if self._replace else "append")
+            found = previous = check_target(self._store, "replace" if self._replace else "append")
             held.enter_context(staging(self._store))
             kept = None if self._replace else previous
             begin(folder, anew=kept is None)
@@ -296,9 +296,10 @@ class Following:
             held.callback(follower.close)
             # Queries of one commit are answered while the next rows are read; it is waited for before all else ends.
             self._publisher = held.enter_context(ThreadPoolExecutor(1, thread_name_prefix="pag-commit"))
-            yield from self._follow(
-                follower, Tail(self._source, follower.done, memory=self._memory, portion=self._portion)
-            )
+            if kept is not None and kept is not found:
+                yield self._tell_of(kept, complete=follower.complete)
+            tail = Tail(self._source, follower.done, memory=self._memory, portion=self._portion)
+            yield from self._follow(follower, tail)
 
     def _follow(self, follower: Follower, tail: Tail) -> Iterator[Committed]:
         heard = committed = time.monotonic()

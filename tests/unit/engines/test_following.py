@@ -511,6 +511,22 @@ def test_from_python(tmp_path: Path) -> None:
     assert (report.complete, report.closed, told[-1].epochs) == (True, 3, 3)
 
 
+def test_a_commit_that_only_answers_a_new_query_is_told_and_counted(tmp_path: Path) -> None:
+    """It was made, but nobody who waited for commits heard of it, and the report did not count it."""
+    growing = GrowingTrace(rounds(4), tmp_path / "trace")
+    growing.write_until(2)
+    stored = following(growing, tmp_path / "store").run().store
+    assert stored is not None
+    again = following(growing, tmp_path / "store", derive=standings(["metrics"]))
+    told = [(commit.version, commit.closed, commit.complete) for commit in again.commits()]
+    assert told == [(stored.versions["epochs"] + 1, (), False)]
+    assert again.report.commits == 1
+    growing.finish()
+    pag_graph.follow(growing.path, tmp_path / "store")
+    commits = list(pag_graph.live(growing.path, tmp_path / "store", queries=["rounds"]))
+    assert [(commit.closed, commit.answered, commit.complete) for commit in commits] == [((), (), True)]
+
+
 def test_the_command_says_whether_the_source_was_complete(tmp_path: Path) -> None:
     growing = GrowingTrace(rounds(3), tmp_path / "trace")
     growing.write_until(1)

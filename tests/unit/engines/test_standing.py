@@ -174,8 +174,9 @@ def test_a_follower_keeps_queries_from_start_to_start(tmp_path: Path) -> None:
     steps = [partial(growing.write_until, epoch) for epoch in (2, 5, 8)]
     assert len(follow(("metrics", "invariants", "degrees:last=3"), *steps)) > 1
     # Who asks for more gets it at once; what was asked for before goes on.
-    assert follow(("critical-path", "traffic")) == []
+    assert [(commit.closed, commit.answered) for commit in follow(("critical-path", "traffic"))] == [((), ())]
     check_sums(store, ("metrics", "invariants", "degrees:last=3", "critical-path", "traffic"))
+    assert len(file.read_bytes().splitlines()) == open_store(store).scan("changes").collect().height
     assert follow((), growing.finish)[-1].complete
     info = open_store(store)
     assert info.live is not None
