@@ -63,6 +63,10 @@ _WAITING, _DATA, _PROGRESS, _APPLICATION, _SPAWNED = (
     )
 )
 
+_TYPE_OF_READ = np.full(PROGRESS_RECEIVE + 1, _DATA, np.int8)
+"""Per kind of a row that reads a message: the type that the message has if the source states none."""
+_TYPE_OF_READ[PROGRESS_RECEIVE] = _PROGRESS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceContext:
@@ -281,8 +285,8 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         What is read here, as `pag_graph.kernels.traffic.sum_reads` returns it; messages to itself are counted, too.
     """
     columns = reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes, rows.arrived)
-    read = reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch)
-    numbers, message_rows, flags = edges_of_reads(
+    read = reads.Reads(rows.reads, rows.sender, rows.send_id, rows.sent, rows.send_epoch, _types(plan, rows))
+    numbers, message_rows, kind, flags = edges_of_reads(
         columns,
         read,
         reads.Waits(judged.ender, judged.arrival, judged.wait_pos, judged.wait_row, judged.alternatives),
@@ -297,16 +301,15 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         ),
     )
     negative = (flags[:, 0] & int(EdgeFlags.NEGATIVE)) != 0
-    traffic = sum_reads(columns, read, _types(plan, rows, rows.reads), rows.worker)
-    messages = Messages(numbers=numbers, kind=_types(plan, rows, message_rows), flags=flags)
-    return messages, message_rows[negative], traffic
+    messages = Messages(numbers=numbers, kind=kind, flags=flags)
+    return messages, message_rows[negative], sum_reads(columns, read, rows.worker)
 
 
-def _types(plan: RunPlan, rows: WorkerRows, row_numbers: NDArray[np.integer]) -> I8:
-    """Return, per row in `row_numbers`, the type of the message that it reads: its position in `EDGE_TYPES`."""
-    kind = np.where(rows.kind[row_numbers] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
+def _types(plan: RunPlan, rows: WorkerRows) -> I8:
+    """Return, per row that reads a message, the type of that: its position in `EDGE_TYPES`."""
+    kind: I8 = _TYPE_OF_READ[rows.kind[rows.reads]]
     if of(plan.rules).states_activities:
-        stated_type = rows.activity[row_numbers]
+        stated_type = rows.activity[rows.reads]
         kind = np.where(_IS_MESSAGE[stated_type], stated_type, kind).astype(np.int8)
     return kind
 

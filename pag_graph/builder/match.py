@@ -73,7 +73,7 @@ def match(
     Parameters
     ----------
     parts
-        The slice's rows; `reads`, `sent`, `send_id` and `send_epoch` are filled in.
+        The slice's rows; `reads` and what follows it are filled in.
     slice_number
         Its number.
     workers
@@ -163,7 +163,7 @@ def follow(parts: Sequence[MessageRows], horizon_ns: int = _EVER) -> Followed:
     Parameters
     ----------
     parts
-        Rows of different workers; `reads`, `sent`, `send_id` and `send_epoch` are filled in.
+        Rows of different workers; `reads` and what follows it are filled in.
     horizon_ns
         What is sent later than so long after a read is not what was read.
 
@@ -186,9 +186,10 @@ def follow(parts: Sequence[MessageRows], horizon_ns: int = _EVER) -> Followed:
         hints = first[:-1].copy()
         for number in range(lane, len(parts), lanes):
             part = parts[number]
-            part.send_id, part.sent, part.send_epoch = (np.empty(len(part.reads), np.int64) for _ in range(3))
+            of_reads = [np.empty(len(part.reads), np.int64) for _ in range(4)]
+            part.sender, part.send_id, part.sent, part.send_epoch = of_reads
             ends = Ends(part.reads, part.kind, part.channel, part.peer, part.message_seq, part.t)
-            reads = Reads(hints, receive_counts[lane], reader[lane], part.send_id, part.sent, part.send_epoch)
+            reads = Reads(hints, receive_counts[lane], reader[lane], *of_reads)
             lost[number] = follow_streams(ends, part.worker, Streams(streams, table, first, sends), reads, horizon_ns)
 
     each(read, range(lanes))

@@ -29,7 +29,7 @@ from pag_graph.kernels.search import not_below
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
-    from pag_graph.kernels.activations import I64
+    from pag_graph.kernels.activations import I8, I64
 
 I32 = NDArray[np.int32]
 
@@ -58,12 +58,16 @@ class Reads(NamedTuple):
 
     row: I32
     """Its place among the worker's rows."""
+    sender: I64
+    """The worker that it names; of rows that read something, this is their `peer`."""
     send_id: I64
     """The vertex that sent it; -1 where that is not known."""
     sent: I64
     """When it was sent (ns); only read where the vertex is known, as the next one."""
     send_epoch: I64
     """Epoch of that vertex."""
+    kind: I8
+    """Type of the message: its place in `EDGE_TYPES`."""
 
 
 class Waits(NamedTuple):
@@ -104,6 +108,8 @@ class Table(NamedTuple):
     """Shape (messages, `ALL_NUMBERS`): columns `SRC` to `DST_EPOCH`."""
     row: I64
     """The row that reads the message."""
+    kind: I8
+    """Its type."""
     flags: I32
     """Shape (messages, 2): flags and alternatives."""
 
@@ -128,13 +134,14 @@ def edges_of_reads(rows: Rows, reads: Reads, waits: Waits, reader: Reader) -> Ta
     Definitions: `docs/model.md`, "Waits" and its paragraph "Arrivals".
     """
     room = len(reads.row)
-    numbers, row, flags = (
+    table = Table(
         np.empty((room, ALL_NUMBERS), np.int64),
         np.empty(room, np.int64),
+        np.empty(room, np.int8),
         np.empty((room, 2), np.int32),
     )
-    count = fill_edges(rows, reads, waits, reader, Table(numbers, row, flags))
-    return Table(numbers[:count], row[:count], flags[:count])
+    count = fill_edges(rows, reads, waits, reader, table)
+    return Table(table.numbers[:count], table.row[:count], table.kind[:count], table.flags[:count])
 
 
 @kernel
@@ -158,24 +165,24 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
     Worker 1 reads at 60 what worker 0 of its process sent at 40, and had waited for it.
 
     >>> rows = Rows(*np.array([[0], [60], [0], [3], [7], [8]]), np.empty(0, np.int64))
-    >>> reads = Reads(np.array([0], np.int32), *np.array([[4], [40], [0]]))
+    >>> reads = Reads(np.array([0], np.int32), *np.array([[0], [4], [40], [0]]), np.array([8], np.int8))
     >>> waits = Waits(*np.array([[0], [40], [1], [0], [0]]))
     >>> table = edges_of_reads(rows, reads, waits, Reader(1, 1, np.zeros(2, np.int64), False, 1, 2))
     >>> table.numbers[0, [SRC, START, DURATION]], table.flags
     (array([ 4, 40,  0]), array([[1, 0]], dtype=int32))
     """
-    numbers, row_of, flags = table
+    numbers, row_of, kind_of, flags = table
     epoch, t, peer, channel, records, size, arrived = rows
-    read_rows, send_id, sent, send_epoch = reads
+    read_rows, sender, send_id, sent, send_epoch, kind = reads
     worker, first_order, processes, says, inexact, negative = reader
     base = worker << POSITION_BITS
     message = 0
     for place in range(read_rows.shape[0]):
         row, sent_at = read_rows[place], sent[place]
-        if send_id[place] < 0 or peer[row] == worker:
+        if send_id[place] < 0 or sender[place] == worker:
             continue
         read = base | (2 * (row + first_order))
-        row_of[message] = row
+        row_of[message], kind_of[message] = row, kind[place]
         numbers[message, SRC], numbers[message, SRC_EPOCH] = send_id[place], send_epoch[place]
         numbers[message, DST], numbers[message, DST_EPOCH], numbers[message, READ] = read, epoch[row], read
         numbers[message, START], numbers[message, DURATION] = sent_at, t[row] - sent_at
@@ -195,7 +202,7 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
             numbers[message, BUFFERED] = t[row] - max(arrived[row], sent_at)
         elif says and not is_early:
             numbers[message, BUFFERED] = 0
-        elif not is_early and processes[peer[row]] == processes[worker]:
+        elif not is_early and processes[sender[place]] == processes[worker]:
             numbers[message, BUFFERED] = t[row] - sent_at
         message += 1
     count = message

@@ -77,8 +77,10 @@ class Reads(NamedTuple):
     """Per send: how many receives found it."""
     reader: I32
     """Per send: the worker whose receive found it last, or -1."""
+    sender: I64
+    """Per row that reads, as what follows: the worker that it names."""
     vertex: I64
-    """Per row that reads, as what follows: the send's vertex; -1, `NEVER` and -1 where there is none."""
+    """The send's vertex; this and what follows is -1, `NEVER` and -1 where there is none."""
     sent: I64
     """When it was sent (ns)."""
     epoch: I64
@@ -351,7 +353,7 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads, horizo
 
     >>> streams, row = np.array([[3, 0, 1]]), np.array([0], np.int32)
     >>> known = Streams(streams, index_streams(streams, 1, 4), np.array([0, 1]), np.array([[7, 2, 50, 9]]))
-    >>> reads = Reads(np.array([0]), np.array([0], np.int32), np.array([-1], np.int32), *np.empty((3, 1), np.int64))
+    >>> reads = Reads(np.array([0]), np.array([0], np.int32), np.array([-1], np.int32), *np.empty((4, 1), np.int64))
     >>> follow_streams(Ends(row, np.array([RECEIVE], np.int8), *np.array([[3], [0], [7], [60]])), 1, known, reads, 5)
     0
     >>> reads.vertex, reads.sent, reads.receive_counts
@@ -359,13 +361,13 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads, horizo
     """
     rows, kind, channel, peer, message_seq, t = ends
     streams, table, first, sends = known
-    hints, receive_counts, reader, vertex, sent, epoch = reads
+    hints, receive_counts, reader, sender, vertex, sent, epoch = reads
     lost = 0
     for read in range(rows.shape[0]):
         row = rows[read]
-        vertex[read], sent[read], epoch[read] = -1, NEVER, -1
+        sender[read], vertex[read], sent[read], epoch[read] = peer[row], -1, NEVER, -1
         receiver = worker if kind[row] == RECEIVE else EVERYONE
-        stream = table[_slot(channel[row], peer[row], receiver, streams, table)]
+        stream = table[_slot(channel[row], sender[read], receiver, streams, table)]
         if stream < 0:
             lost += 1
             continue

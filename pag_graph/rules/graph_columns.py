@@ -313,8 +313,7 @@ class Traffic:
         Traffic
             Sorted. O(rows log rows).
         """
-        numbers = np.concatenate([np.empty((0, traffic.COLUMNS), np.int64), *parts])
-        return cls(numbers[np.lexsort(np.ascontiguousarray(numbers[:, traffic.TYPE :: -1].T))])
+        return cls(traffic.added_up(np.concatenate([np.empty((0, traffic.COLUMNS), np.int64), *parts])))
 
     @property
     def rows(self) -> int:

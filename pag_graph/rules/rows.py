@@ -142,8 +142,10 @@ class MessageRows:
     """Number of the message in its stream."""
     reads: I32 = field(default_factory=lambda: np.empty(0, np.int32))
     """Rows that read a message, ascending. Filled by the matching, as what follows."""
+    sender: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """Per row that reads a message: its `peer`; to look through these alone is faster than to look at some rows."""
     sent: I64 = field(default_factory=lambda: np.empty(0, np.int64))
-    """Per row that reads a message: when it was sent, `NEVER` where that is not known."""
+    """The same: when it was sent, `NEVER` where that is not known."""
     send_id: I64 = field(default_factory=lambda: np.empty(0, np.int64))
     """The same: the vertex that sent it, or -1."""
     send_epoch: I64 = field(default_factory=lambda: np.empty(0, np.int64))
@@ -295,7 +297,7 @@ def sent_in_process(rows: WorkerRows, processes: I64) -> NDArray[np.bool_]:
     """
     # The last one is for those that are not known; a negative number is a huge one without a sign.
     in_process: NDArray[np.bool_] = np.append(processes == processes[rows.worker], False)
-    sender = np.minimum(rows.peer[rows.reads].view(np.uint64), np.uint64(len(processes)))
+    sender = np.minimum(rows.sender.view(np.uint64), np.uint64(len(processes)))
     return in_process[sender.view(np.int64)]
 
 

@@ -84,12 +84,12 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]], hor
     matched = 0
     for worker, rows in enumerate(columns):
         reading = ends_of[worker][1]
-        vertex, sent, epoch = (np.empty(len(reading), np.int64) for _ in range(3))
+        named, vertex, sent, epoch = (np.empty(len(reading), np.int64) for _ in range(4))
         lost = follow_streams(
             Ends(reading, *rows, 2 * np.arange(len(rows[0]))),
             worker,
             Streams(known_streams, table, first, sends),
-            Reads(hints, seen, reader, vertex, sent, epoch),
+            Reads(hints, seen, reader, named, vertex, sent, epoch),
             horizon,
         )
         expected, read = [], set()
@@ -103,6 +103,7 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]], hor
                     read.add(key)
         matched += sum(send is not None for send in expected)
         assert [list(row) for row in zip(vertex, sent, epoch, strict=True)] == [e or [-1, NEVER, -1] for e in expected]
+        assert named.tolist() == rows[2][reading].tolist()
         assert lost == len(expected) - sum(map(bool, expected))
     assert seen.sum() == matched
     # As if several had counted: who is for everyone lacks the rest of three.

@@ -85,6 +85,7 @@ def test_stretches_are_those_of_the_definition() -> None:
             operator=operator,
             peer=np.array([row["peer"] for row in log], np.int64),
             reads=reads,
+            sender=np.array([log[row]["peer"] for row in reads], np.int64),
             sent=np.array([NEVER if log[row]["sent"] is None else log[row]["sent"] for row in reads], np.int64),
             arrived=np.array([NEVER if row["arrived"] is None else row["arrived"] for row in log], np.int64),
         )
