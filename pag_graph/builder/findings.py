@@ -74,7 +74,8 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
         Remark("stop_of_outer_activation", warning, "closed the activations inside it as well", stop_of_outer),
     ]
     # An activation that is open before missing rows, or at an exit, has no stop after them.
-    not_stopped = np.flatnonzero((judged.trouble == CUT_BY_GAP) | ((judged.trouble == OPEN) & rows.ends_log))
+    # These are the greatest two of the codes.
+    not_stopped = np.flatnonzero(judged.trouble >= (OPEN if rows.ends_log else CUT_BY_GAP))
     remarks_of_worker.append(
         Remark("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", not_stopped)
     )
