@@ -63,17 +63,15 @@ class Workbench:
         self._waiting = 0
         self._streams = 0
         self.applications = Applications(library)
-        self.news = News(library, self.work)
+        self.news = News(library, self.in_turn)
 
     async def work(self, function: Callable[[], T], *, replay: bool = False) -> T:
-        """Run something that computes in a thread, when it is its turn.
+        """Answer a question: run something that computes in a thread, when it is its turn.
 
         Parameters
         ----------
-        function
-            What to run.
-        replay
-            Whether it replays windows.
+        function, replay
+            As for `in_turn`.
 
         Raises
         ------
@@ -84,10 +82,21 @@ class Workbench:
             raise BusyError
         self._waiting += 1
         try:
-            limiter = self._replays if replay else self._answers
-            return await anyio.to_thread.run_sync(function, limiter=limiter)
+            return await self.in_turn(function, replay=replay)
         finally:
             self._waiting -= 1
+
+    async def in_turn(self, function: Callable[[], T], *, replay: bool = False) -> T:
+        """Run something that computes in a thread, when it is its turn, however many wait.
+
+        Parameters
+        ----------
+        function
+            What to run.
+        replay
+            Whether it replays windows.
+        """
+        return await anyio.to_thread.run_sync(function, limiter=self._replays if replay else self._answers)
 
     async def opened(self, request: Request) -> Opened:
         """Return the run that an address names."""

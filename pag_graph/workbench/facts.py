@@ -61,6 +61,7 @@ def run_facts(opened: Opened) -> dict[str, Any]:
         "end_ns": run.end_ns,
         "version": opened.version,
         "commit": opened.commit,
+        "open": is_open(opened),
         "slowest": run.slowest().epoch,
         "workers": [{"worker": worker, "name": shortened(run.worker_names.get(worker))} for worker in run.workers],
         "operators": operators,
@@ -145,6 +146,30 @@ def plain(value: Any) -> Any:
 def epochs_answer(rows: pl.DataFrame) -> dict[str, Any]:
     """Return rows of `epochs` as the pages read them: by column."""
     return {"columns": {name: rows[name].to_list() for name in rows.columns}}
+
+
+NO_EPOCHS = pl.DataFrame(
+    schema={"epoch": pl.Int64, "type": pl.String, "duration_ns": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
+)
+"""What `epochs` returns of a run without any."""
+
+
+def is_open(opened: Opened) -> bool:
+    """Say whether more of the log can change epochs that a run has.
+
+    Parameters
+    ----------
+    opened
+        The run.
+
+    Returns
+    -------
+    bool
+        So it is where a follower ended before its source was complete, and another one may go on.
+    """
+    run = opened.pag.run
+    last_epoch = int(run.epochs["epoch"].to_numpy().max(initial=-1))
+    return not run.complete and last_epoch > run.info.run["last_closed_epoch"]
 
 
 def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:

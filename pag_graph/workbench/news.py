@@ -40,6 +40,8 @@ class Known:
     run: str = ""
     version: int = -1
     commit: str = ""
+    closed: int = -1
+    """The last closed epoch: later ones may be as long as they were, and have another path."""
     epochs: pl.DataFrame | None = None
     """As from `facts.epochs`."""
     alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -55,7 +57,8 @@ class Known:
                 self.version, self.alerts, self.epochs = -1, {}, None
             if opened.version == self.version and self.epochs is not None:
                 return
-            self.epochs = facts.epochs(opened, self.epochs)
+            known = None if self.epochs is None else self.epochs.filter(pl.col("epoch") <= self.closed)
+            self.epochs = facts.epochs(opened, known)
             for row in alerts(run.info.path, since=self.version).to_pylist():
                 if row["commit"] > opened.version:
                     continue
@@ -65,6 +68,7 @@ class Known:
             for key in resolved[: max(len(self.alerts) - MOST_ALERTS, 0)]:
                 del self.alerts[key]
             self.run, self.version, self.commit = identity, opened.version, opened.commit
+            self.closed = run.info.run["last_closed_epoch"]
 
     def told_alerts(self) -> list[dict[str, Any]]:
         """Return the alerts that a page shows: open ones first, the newest first."""
@@ -143,37 +147,59 @@ class News:
             changed; ``ongoing`` when a followed run was looked at again; a comment where nothing is new, or where the
             store is gone: perhaps it is being built anew.
         """
-        told_commit, alerts_told, status = "", None, None
+        page = _Page(name, after, drawn)
         while True:
             try:
-                opened = await self._work(partial(self._library.open, name))
-            except PagGraphError:
+                events = await self._work(partial(self._look, page))
+            except (PagGraphError, OSError):
                 # A page whose stream ends while there is no store does not ask for another.
-                yield b":\n\n"
-                await anyio.sleep(LOOK_S)
-                continue
-            if opened.commit != told_commit:
-                told_commit, commit = opened.commit, _commit(opened)
-                if opened.commit == drawn and not commit["followed"]:
-                    yield _event("commit", commit)
-                    continue
-                rows = await self._work(partial(self.epochs, name, opened))
-                yield _event("commit", commit)
-                new_rows = rows.filter(pl.col("epoch") > after) if after is not None else rows.head(0)
-                for epoch in _by_epoch(new_rows):
-                    yield _event("epoch", epoch, epoch["epoch"])
-                after = rows["epoch"].max() if rows.height else after
-                if (now := self.known(name).told_alerts()) != alerts_told and (now or alerts_told is not None):
-                    alerts_told = now
-                    yield _event("alerts", {"alerts": alerts_told})
-            looked = await self._work(partial(ongoing, opened))
-            if looked is not None and looked.get("looked_ns") != status:
-                status = looked["looked_ns"]
-                yield _event("ongoing", looked)
-            else:
-                # That a client has gone is noticed only when something is sent.
-                yield b":\n\n"
+                events = []
+            # That a client has gone is noticed only when something is sent.
+            for event in events or [b":\n\n"]:
+                yield event
             await anyio.sleep(LOOK_S)
+
+    def _look(self, page: _Page) -> list[bytes]:
+        """Return what is new of a run; what cannot be read is told the next time."""
+        opened = self._library.open(page.name)
+        after, alerts_told, events = page.after, page.alerts, []
+        if opened.commit != page.commit:
+            commit = _commit(opened)
+            events.append(_event("commit", commit))
+            if opened.commit != page.drawn or commit["followed"]:
+                rows = self._epochs_told(page.name, opened)
+                new_rows = rows.filter(pl.col("epoch") > after) if after is not None else rows.head(0)
+                events += [_event("epoch", epoch, epoch["epoch"]) for epoch in _by_epoch(new_rows)]
+                after = rows["epoch"].max() if rows.height else after  # type: ignore[assignment]
+                if (now := self.known(page.name).told_alerts()) != alerts_told and (now or alerts_told is not None):
+                    alerts_told = now
+                    events.append(_event("alerts", {"alerts": alerts_told}))
+        looked = ongoing(opened)
+        if looked is not None and looked.get("looked_ns") != page.status:
+            events.append(_event("ongoing", looked))
+            page.status = looked["looked_ns"]
+        page.commit, page.after, page.alerts = opened.commit, after, alerts_told
+        return events
+
+    def _epochs_told(self, name: str, opened: Opened) -> pl.DataFrame:
+        """Return the rows of `epochs`; none of a run whose clocks are not aligned, which has no critical paths."""
+        return self.epochs(name, opened) if opened.pag.run.aligned else facts.NO_EPOCHS
+
+
+@dataclass
+class _Page:
+    """What a page that listens was told."""
+
+    name: str
+    """The run."""
+    after: int | None
+    """The last epoch that it knows."""
+    drawn: str | None
+    """Name of the commit that it has drawn."""
+    commit: str = ""
+    alerts: list[dict[str, Any]] | None = None
+    status: int | None = None
+    """When the follower had looked at what was told of it."""
 
 
 def ongoing(opened: Opened) -> dict[str, Any] | None:
@@ -215,6 +241,7 @@ def _commit(opened: Opened) -> dict[str, Any]:
         "epochs": run.epochs.height,
         "end_ns": run.end_ns,
         "followed": run.info.path.joinpath("_live", "status.json").exists(),
+        "open": facts.is_open(opened),
     }
 
 

@@ -27,7 +27,7 @@ from pag_graph.sinks.csv_tables import csv_text
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.testing.traces import draw
 from pag_graph.workbench.applications import Applications
-from pag_graph.workbench.library import Library
+from pag_graph.workbench.library import Library, name_of
 from pag_graph.workbench.news import LOOK_S
 from tests.support.growing import GrowingTrace, rounds
 from tests.support.serving import PAGE, picture, serving, show
@@ -365,6 +365,21 @@ def test_a_comparison_sums_exactly(page: Chromium, library: Library, pag: Pag, t
     assert page.evaluate(DIFFERENCE) == pag.run.window(epoch=4).span_ns - before
 
 
+def test_two_stores_of_one_run_are_told_from_each_other(page: Chromium, folder: Path) -> None:
+    """Both had the title of the first one."""
+    copy = folder / "copies" / "skewed.pag"
+    shutil.copytree(folder / "skewed.pag", copy)
+    store, other = (name_of(path) for path in (folder / "skewed.pag", copy))
+    show(page, f"compare?store={store}&epoch=4&against={other}&against_epoch=4")
+    page.until("document.querySelectorAll('#pair canvas[data-boxes]').length === 2", "lanes of both")
+    titles = page.evaluate("[...document.querySelectorAll('#pair h2')].map((each) => each.innerText)")
+    assert [title.rpartition(",")[0] for title in titles] == [
+        f"Before: epoch 4 of skewed.pag in {copy.parent}",
+        f"After: epoch 4 of skewed.pag in {folder}",
+    ]
+    shutil.rmtree(copy.parent)
+
+
 def test_matches_of_a_motif_are_lit_up(page: Chromium, library: Library, tmp_path: Path) -> None:
     # Those that have a name are offered with what they find.
     show(page, f"motif?store={store_of(library, 'skewed.pag')}&epoch=4")
@@ -418,6 +433,20 @@ def test_a_run_that_is_followed_grows_on_its_page(
     assert page.evaluate("document.querySelector('#alerts').innerText").count("resolved in") == len(rows) - open_ones
     # Nothing was drawn anew: columns were added to the page that there was.
     assert page.evaluate("document.querySelector('main').firstElementChild.dataset.same") == "yes"
+
+
+def test_an_epoch_that_was_open_is_drawn_anew(page: Chromium, library: Library, folder: Path, tmp_path: Path) -> None:
+    """A follower that heard nothing for a while left it as far as it went; its column stayed when another went on."""
+    trace, store = GrowingTrace(rounds(4), tmp_path / "paused.trace"), folder / "paused.pag"
+    trace.write(0, 10)
+    trace.write(1, 9)
+    api.follow(trace.path, store, until="idle:20ms")
+    show(page, f"run?store={store_of(library, 'paused.pag')}")
+    page.evaluate("document.querySelector('main').firstElementChild.dataset.same = 'yes'")
+    trace.finish()
+    api.follow(trace.path, store)
+    page.until("document.querySelector('main').firstElementChild?.dataset.same !== 'yes'", "a page that is drawn anew")
+    page.until(f"document.getElementById('news').innerText === '{api.open(store).epochs.height} epochs'", "news")
 
 
 def look_at_what_goes_on(page: Chromium, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ export function follow(store, facts, said, redraw) {
   if (heard?.store === store) return;
   leave(said);
   if (!store) return;
-  const own = { store, version: facts.version, commit: facts.commit, run: facts.run, epochs: facts.epochs.length, last: {}, recent: [] };
+  const own = { store, version: facts.version, commit: facts.commit, run: facts.run, open: facts.open, epochs: facts.epochs.length, last: {}, recent: [] };
   const pass = (name, detail) => target.dispatchEvent(new CustomEvent(name, { detail }));
   const keep = (name) => (detail) => {
     own.last[name] = detail;
@@ -23,8 +23,9 @@ export function follow(store, facts, said, redraw) {
     said.textContent = `${now.epochs} epochs`;
     pass("commit", now);
     if (now.commit === own.commit) return;
-    const grown = now.followed && now.run === own.run && now.version > own.version && now.epochs >= own.epochs;
-    Object.assign(own, { version: now.version, commit: now.commit, run: now.run, epochs: now.epochs });
+    // Epochs that were open when they were drawn have become others.
+    const grown = now.followed && !own.open && now.run === own.run && now.version > own.version && now.epochs >= own.epochs;
+    Object.assign(own, { version: now.version, commit: now.commit, run: now.run, open: now.open, epochs: now.epochs });
     // What was heard of another store is no news of this one.
     if (!grown) own.recent = [];
     if (!now.followed) delete own.last.ongoing;
@@ -38,7 +39,7 @@ export function follow(store, facts, said, redraw) {
   const lost = (again) => {
     said.textContent = again ? "not connected; trying again" : "not connected; load the page again";
   };
-  own.close = listen(address(`${of(store)}/events`, { after: facts.epochs.at(-1)?.epoch, commit: facts.commit }), { commit, epoch, alerts: keep("alerts"), ongoing: keep("ongoing") }, lost);
+  own.close = listen(address(`${of(store)}/events`, { after: facts.epochs.at(-1)?.epoch ?? -1, commit: facts.commit }), { commit, epoch, alerts: keep("alerts"), ongoing: keep("ongoing") }, lost);
   heard = own;
 }
 

@@ -25,6 +25,7 @@ from pag_graph.workbench.app import BusyError, Workbench, make_app
 from pag_graph.workbench.library import Library
 from pag_graph.workbench.paths import pixel_of
 from tests.support.asgi import get
+from tests.support.growing import GrowingTrace, rounds
 
 EXTRA = {"rows_name", "columns", "count", "headline", "text"}
 
@@ -323,6 +324,25 @@ def test_a_run_of_the_same_name_and_version_is_looked_at_anew(tmp_path: Path) ->
         columns.append(json.loads(get(app, f"/api/run/{name}/epochs").body)["columns"])
         assert columns[-1]["epoch"][-1] == api.open(store).epochs["epoch"][-1]
     assert columns[0] != columns[1]
+
+
+def test_epochs_that_were_open_are_looked_at_anew(tmp_path: Path) -> None:
+    """An epoch as long as before may have another path: where a follower went on, it stayed that of the open epoch."""
+    trace, store = GrowingTrace(rounds(4), tmp_path / "trace"), tmp_path / "run.pag"
+    trace.write(0, 10)
+    trace.write(1, 8)
+    columns, spans = [], []
+    library = Library([tmp_path])
+    app = make_app(library)
+    for is_last in (False, True):
+        if is_last:
+            trace.finish()
+        api.follow(trace.path, store, until="idle:20ms")
+        (name,) = library.stores()
+        columns.append(json.loads(get(app, f"/api/run/{name}/epochs").body)["columns"])
+        spans.append(api.open(store).epochs.select("epoch", "start_ns", "end_ns").rows()[:2])
+    assert spans[0] == spans[1]
+    assert columns[1] == facts.epochs(Library([tmp_path]).open(name)).to_dict(as_series=False)
 
 
 def test_a_place_that_is_no_store_says_so(tmp_path: Path) -> None:

@@ -15,15 +15,19 @@ import pytest
 
 from pag_graph import api, samples
 from pag_graph.store.live import read_status, write_status
+from pag_graph.workbench import app as workbench
 from pag_graph.workbench import news
 from pag_graph.workbench.app import ANSWERS, Workbench, make_app
 from pag_graph.workbench.library import Library, is_live
 from pag_graph.workbench.news import Known, News
 from tests.support.asgi import get, scope_of
+from tests.support.growing import GrowingTrace, rounds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from pag_graph.workbench.library import Opened
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +95,64 @@ def test_who_has_drawn_a_commit_hears_of_another_one_only(runs: Path, tmp_path: 
     assert [(each["run"], each["version"]) for each in told] == [(told[0]["run"], 0)] * 2
     assert [each["commit"] for each in told] == [commit, api.open(store).run.info.commit_id]
     assert told[0] != told[1]
+
+
+def test_a_store_that_goes_before_its_epochs_are_read_is_awaited(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was opened, and then there was nothing to be read; the stream ended, and the page heard of no other store."""
+    store = tmp_path / "run.pag"
+    shutil.copytree(runs / "skewed.pag", store)
+    library = Library([tmp_path])
+    (name,) = library.stores()
+    whole = library.open
+
+    def opened_and_gone(name: str) -> Opened:
+        opened = whole(name)
+        monkeypatch.setattr(library, "open", whole)
+        shutil.rmtree(store)
+        return opened
+
+    async def listen() -> list[bytes]:
+        monkeypatch.setattr(library, "open", opened_and_gone)
+        events = Workbench(library).news.told(name, 8)
+        heard = [await anext(events)]
+        shutil.copytree(runs / "skewed.pag", store)
+        return heard + [await anext(events) for _ in range(3)]
+
+    gone, *told = anyio.run(listen)
+    assert gone == b":\n\n"
+    assert [parsed(event)[:2] for event in told] == [("commit", None), ("epoch", 9), ("epoch", 10)]
+
+
+def test_news_wait_for_their_turn_while_too_many_ask(followed: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is a refusal to a question was the end of a stream, and the page stood still."""
+    (name,) = followed.stores()
+
+    async def listen() -> list[bytes]:
+        events = Workbench(followed).news.told(name, 8)
+        monkeypatch.setattr(workbench, "WAITING", 0)
+        return [await anext(events) for _ in range(3)]
+
+    assert [parsed(event)[:2] for event in anyio.run(listen)] == [("commit", None), ("epoch", 9), ("epoch", 10)]
+
+
+def test_clocks_that_are_not_aligned_end_no_stream(tmp_path: Path) -> None:
+    """Such a run has no critical paths, and its commits are told all the same."""
+    api.build(samples.path("skewed"), tmp_path / "run.pag", engine="local", rules="st2", force_rules=True)
+    assert [event[0] for event in told(Library([tmp_path]), 8, 1)] == ["commit"]
+
+
+def test_a_commit_says_whether_a_later_one_changes_its_epochs(tmp_path: Path) -> None:
+    trace, said = GrowingTrace(rounds(4), tmp_path / "trace"), []
+    library = Library([tmp_path])
+    trace.write_until(1)
+    for is_last in (False, True):
+        if is_last:
+            trace.finish()
+        api.follow(trace.path, tmp_path / "run.pag", until="idle:20ms")
+        said.append(told(library, None, 1)[0][2]["open"])
+    assert said == [True, False]
 
 
 def test_a_browser_that_comes_back_hears_what_it_missed(followed: Library) -> None:
