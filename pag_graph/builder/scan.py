@@ -205,8 +205,16 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, with_details: bool = T
         activity=columns.get("activity", _NONE),
         inferred=columns.get("inferred", _NONE),
         gaps=rows_after_breaks(kind, table["seq"], gapless=plan.trace.meta.gapless) - (low - first),
+        gap_follows=_gap_follows(plan, worker, high, columns["seq"]),
         arrived=_arrivals(plan, worker, columns),
     )
+
+
+def _gap_follows(plan: RunPlan, worker: int, high: int, seq: I64) -> bool:
+    """Say whether rows of a worker are missing between its row `high` and those before, whose numbers are given."""
+    if not plan.trace.meta.gapless or not len(seq) or high >= plan.log.rows_of(worker):
+        return False
+    return bool(read_columns(plan.log, worker, high, high + 1, ["seq"], {})["seq"][0] != seq[-1] + 1)
 
 
 def _arrivals(plan: RunPlan, worker: int, columns: Mapping[str, Any]) -> I64:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pag_graph.kernels import NEVER
-from pag_graph.kernels.activations import EXIT, I8, I32, I64, INFERRED, PROCESSING, START, Intervals
+from pag_graph.kernels.activations import EPOCH_END, EXIT, I8, I32, I64, INFERRED, PROCESSING, START, Intervals
 from pag_graph.kernels.compiling import kernel
 
 if TYPE_CHECKING:
@@ -104,6 +104,15 @@ def _starts_work(kind: I8, role: I8, low: int, high: int) -> bool:
 
 
 @kernel
+def _last_end(kind: I8, low: int, high: int) -> int:
+    """Return the last row up to `high` that ends an epoch, or `low`."""
+    row = high
+    while row > low and kind[row] != EPOCH_END:
+        row -= 1
+    return row
+
+
+@kernel
 def judge_intervals(
     rows: Rows, intervals: Intervals, messages: Reads, clocks: Clocks, busy_below_ns: int
 ) -> tuple[I8, I64, I64, I64]:
@@ -136,7 +145,8 @@ def judge_intervals(
     Notes
     -----
     Messages that are read after the interval, before the next one and before rows are missing, are looked at once:
-    O(rows). What is missing may have explained the interval, so of one that nothing else does nothing is known.
+    O(rows). What is missing may have explained the interval, so of one that nothing else does nothing is known; but a
+    worker that worked, and ended an epoch before rows are missing, had input.
 
     A message of which nobody logged the arrival arrives, for all one can tell from the worker's log, when the worker is
     unparked.
@@ -209,7 +219,9 @@ def judge_intervals(
                     alternatives[interval] += 1
         elif last_park >= 0 and timeout[last_park] >= 0 and end - t[last_park] >= timeout[last_park]:
             verdict[interval] = IDLE
-        elif not cut and _starts_work(kind, role, unparks[interval], last_row):
+        elif _starts_work(
+            kind, role, unparks[interval], _last_end(kind, unparks[interval], last_row) if cut else last_row
+        ):
             verdict[interval] = INPUT_WAIT
         elif not cut and end - begin < busy_below_ns:
             verdict[interval] = BUSY

@@ -185,6 +185,8 @@ class WorkerRows(MessageRows):
     row says so, or the rules do not ask."""
     gaps: I64 = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows right before which the source lost others, or the worker had ended, ascending: what is open there ends."""
+    gap_follows: bool = False
+    """Whether the source lost rows right behind these, as the next row of the worker's log tells."""
 
     @property
     def rows(self) -> int:

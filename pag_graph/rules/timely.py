@@ -133,9 +133,11 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     after_park = bool(kept_reversed.any() and rows.kind[::-1][kept_reversed.argmax()] == act.PARK)
     # So has what follows missing rows.
     after_gap = bool(kept_reversed.any() and len(rows.gaps) and rows.gaps[-1] >= rows.rows - kept_reversed.argmax())
+    # What is missing behind the rows may have explained the last interval.
+    gap_after_interval = rows.gap_follows and len(parks) > 0
     return TimelySurvey(
         dropped=dropped,
-        depth=len(open_) + after_park + after_gap,
+        depth=len(open_) + after_park + after_gap + gap_after_interval,
         idle=int(rows.epoch[unparks[-1]]) if len(unparks) else None,
         active=int(rows.epoch[open_[0]]) if len(open_) else None,
         marks=(),

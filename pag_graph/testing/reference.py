@@ -140,6 +140,8 @@ class _Interval:
     """Whether it is inferred, for a log that says nothing of idleness."""
     cut: bool = False
     """Whether rows are missing between it and the next one."""
+    last_end: int = 0
+    """Order of the last end of an epoch before the next one, and before rows are missing; 0 where there is none."""
 
 
 def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Reference:
@@ -406,6 +408,7 @@ def _intervals(log: list[_Item], activations: list[_Activation], graph: Referenc
             reads=[item for item in log[low:high] if item.kind in _READS and item.sent],
             starts=[activation for activation in activations if low + 1 < activation.start.order <= high],
             cut=_lacks_rows(log, gap),
+            last_end=_last_end(log[low:high]),
         )
 
 
@@ -417,6 +420,10 @@ def _first_gap(log: list[_Item], low: int, high: int) -> int | None:
 def _lacks_rows(log: list[_Item], gap: int | None) -> bool:
     """Say whether rows are missing there, which may have explained what came before; behind an exit none are."""
     return gap is not None and log[gap - 1].kind != "exit"
+
+
+def _last_end(items: list[_Item]) -> int:
+    return max((item.order for item in items if item.kind == "epoch_end"), default=0)
 
 
 def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace, pause_ns: int) -> Iterator[_Interval]:
@@ -455,6 +462,7 @@ def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace,
             starts=[activation for activation in activations if high < activation.start.order <= min(last_row, end)],
             polled=True,
             cut=_lacks_rows(log, gap),
+            last_end=_last_end(log[high:end]),
         )
 
 
@@ -505,8 +513,10 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     limit = interval.last_park.event.timeout_ns
     if limit is not None and end - interval.last_park.t >= limit:
         interval.type = "idle"
-    elif interval.cut:
-        # The missing events may have explained the pause.
+    elif interval.cut and not any(
+        activation.is_work and activation.start.order < interval.last_end for activation in interval.starts
+    ):
+        # The missing events may have explained the pause, unless the worker has worked and ended an epoch before.
         interval.type = "unknown"
     elif any(activation.is_work for activation in interval.starts):
         interval.type = "input_wait"

@@ -16,7 +16,7 @@ from pag_graph.errors import StoreConflictError
 from pag_graph.model.enums import EventKind
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
-from pag_graph.testing.traces import Event, SmallTrace
+from pag_graph.testing.traces import Event, SmallTrace, draw
 from tests.support.compare import WAYS, assembled, committed, differences
 
 if TYPE_CHECKING:
@@ -84,6 +84,27 @@ def test_a_park_that_was_cut_off_tells_what_follows_in_other_slices(
     found = assembled(trace, folder, slice_events=slice_events, **way)
     assert differences(found, build_reference(trace)) == ""
     assert [(row["start_ns"], row["duration_ns"]) for row in found.edges if row["type"] == "unknown"] == [(20, 5)]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("slice_events", [1, 2, 3, 100])
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("8 end | lost", "unknown"),
+        ("5 push 1 | 5 start 1 | 7 stop 1 | lost | 8 end", "unknown"),
+        ("5 push 1 | 5 start 1 | 7 stop 1 | 8 end | lost", "input_wait"),
+    ],
+    ids=["nothing", "work", "work and an end"],
+)
+def test_what_is_missing_behind_a_slice_may_have_explained_its_last_park(
+    folder: Path, slice_events: int, way: dict[str, int], after: str, expected: str
+) -> None:
+    """It was busy where the logs were cut right there."""
+    trace = draw(f"0 park | 5 unpark | {after} | 10 park | 15 unpark | 15 start 2 | 20 stop 2 | 20 end")
+    found = assembled(trace, folder, slice_events=slice_events, **way)
+    assert differences(found, build_reference(trace)) == ""
+    assert (expected, 0, 5) in [(row["type"], row["start_ns"], row["duration_ns"]) for row in found.edges]
 
 
 @pytest.mark.parametrize("slice_events", [1, 3, 100])

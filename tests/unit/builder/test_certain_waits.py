@@ -11,6 +11,7 @@ from pag_graph import api
 from pag_graph.builder.build import build
 from pag_graph.testing.traces import draw
 from tests.support.compare import Apart, committed, differences
+from tests.support.growing import GrowingTrace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,3 +95,22 @@ def test_a_read_in_a_later_epoch_that_tells_of_the_wait_is_waited_for(tmp_path: 
     ]
     part = replace(draw("", ""), events=(told, log), complete=False)
     assert closed(part, tmp_path) == epochs
+
+
+@pytest.mark.parametrize("rest", ["", "| 8 start 1 | 9 stop 1"], ids=["at once", "later"])
+def test_what_is_missing_later_changes_nothing_that_is_decided(tmp_path: Path, rest: str) -> None:
+    """Work followed, so it waited for input; one build said that nothing is known of it."""
+    log = f"0 park | 5 unpark | 5 push 1 | 5 start 1 | 7 stop 1 | 8 end {rest} | lost | 10 park | 15 unpark | 20 end"
+    whole = draw(log, "0 start 1 | 3 stop 1 | 8 end | 9 start 1 | 14 stop 1 | 30 end")
+    api.build(whole.write(tmp_path / "whole"), tmp_path / "once", engine="local")
+    closed_epochs = set()
+    for rows in range(1, len(whole.events[0])):
+        growing = GrowingTrace(whole, tmp_path / f"{rows}.trace")
+        growing.write(0, rows)
+        growing.write(1, 5)
+        store = tmp_path / f"{rows}.pag"
+        closed_epochs.add(api.build(growing.path, store, engine="local", mode="append").store.closed_epochs)
+        growing.finish()
+        api.build(growing.path, store, engine="local", mode="append")
+        assert differences(committed(store), committed(tmp_path / "once")) == ""
+    assert closed_epochs == {0, 1}
