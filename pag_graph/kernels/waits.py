@@ -95,21 +95,17 @@ def slop(sender: int, clocks: Clocks) -> int:
 
 
 @kernel
-def _starts_work(kind: I8, role: I8, low: int, high: int) -> bool:
-    """Say whether an activation that does work starts in rows `low` to `high` (exclusive)."""
+def _starts_work(kind: I8, role: I8, low: int, high: int, cut: bool) -> bool:
+    """Say whether an activation that does work starts in rows `low` to `high` (exclusive).
+
+    Where they are `cut`, by missing rows, the end of an epoch has to follow it.
+    """
+    while cut and high > low and kind[high] != EPOCH_END:
+        high -= 1
     row = low
     while row < high and not (kind[row] == START and role[row] in (PROCESSING, INFERRED)):
         row += 1
     return row < high
-
-
-@kernel
-def _last_end(kind: I8, low: int, high: int) -> int:
-    """Return the last row up to `high` that ends an epoch, or `low`."""
-    row = high
-    while row > low and kind[row] != EPOCH_END:
-        row -= 1
-    return row
 
 
 @kernel
@@ -219,9 +215,7 @@ def judge_intervals(
                     alternatives[interval] += 1
         elif last_park >= 0 and timeout[last_park] >= 0 and end - t[last_park] >= timeout[last_park]:
             verdict[interval] = IDLE
-        elif _starts_work(
-            kind, role, unparks[interval], _last_end(kind, unparks[interval], last_row) if cut else last_row
-        ):
+        elif _starts_work(kind, role, unparks[interval], last_row, cut):
             verdict[interval] = INPUT_WAIT
         elif not cut and end - begin < busy_below_ns:
             verdict[interval] = BUSY
