@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +33,22 @@ class Chunk:
     """Size of the file, and when it was last changed: another file may take its name."""
 
 
-def place_of(chunks: Sequence[Chunk], row: int) -> int:
+class Stretch(Protocol):
+    """Rows that stand together in a worker's log, such as a `Chunk`."""
+
+    @property
+    def first_row(self) -> int:
+        """Place of its first row in the log, from 0."""
+        ...
+
+
+def place_of(chunks: Sequence[Stretch], row: int) -> int:
     """Find the chunk that holds a row.
 
     Parameters
     ----------
     chunks
-        Of one worker, in the order of its log.
+        Of one worker, in the order of its log; or other stretches of it.
     row
         Its place in that log, from 0; before the end of the last chunk.
 
@@ -47,7 +57,7 @@ def place_of(chunks: Sequence[Chunk], row: int) -> int:
     int
         Place of the chunk; -1 for a row before all of them. O(log chunks).
     """
-    return bisect_right(chunks, row, key=lambda chunk: chunk.first_row) - 1
+    return bisect_right(chunks, row, key=attrgetter("first_row")) - 1
 
 
 def chunks_of(chunks: Sequence[Chunk], low: int, high: int) -> Sequence[Chunk]:

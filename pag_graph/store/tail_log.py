@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from pag_graph.store.chunks import chunks_of, place_of
 from pag_graph.store.log import TraceLog
 from pag_graph.store.trace import Trace
 
@@ -82,7 +82,7 @@ class TailLog(TraceLog):
         """
         workers = np.broadcast_to(worker, len(row))
         names = [
-            known[bisect_right(known, place, key=lambda arrival: arrival.first_row) - 1].file
+            known[place_of(known, place)].file
             for known, place in zip((self.arrivals[int(w)] for w in workers), row.tolist(), strict=True)
         ]
         return pa.array(names, pa.string()).dictionary_encode()
@@ -105,10 +105,8 @@ class TailLog(TraceLog):
         TraceFormatError
             If a file is damaged.
         """
-        for chunk in self.chunks.get(worker, ()):
+        for chunk in chunks_of(self.chunks.get(worker, ()), low, high):
             begin, end = max(low, chunk.first_row), min(high, chunk.first_row + chunk.rows)
-            if begin >= end:
-                continue
             kept = self.content.get((chunk.file, chunk.row_group))
             if kept is None:
                 yield from TraceLog.tables(self, worker, begin, end, columns)

@@ -42,7 +42,7 @@ function namesOf(runs) {
 async function showDifference(stage, box, { store, run, window, base, names }, query) {
   const told = await ask(`${of(store)}/analysis/diff.json`, query, "analysis");
   const before = await runFacts(base);
-  const titled = (text, of) => text.replaceAll(`run ${of.facts.run}`, names.get(of.store) ?? of.facts.title);
+  const titled = (text, side) => text.replaceAll(`run ${side.facts.run}`, names.get(side.store) ?? side.facts.title);
   const [old, now] = [{ store: base, facts: before }, { store, facts: run }];
   // Where two stores hold one run, a sentence about both says neither's name.
   const said = told.headline || told.text;
